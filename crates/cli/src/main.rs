@@ -1,0 +1,2 @@
+//! The `coptidice` program.
+fn main() {}

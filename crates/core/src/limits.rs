@@ -1,0 +1,235 @@
+//! Cost limits and their units.
+//!
+//! With a normalised occupancy `d`, `E_d[c]` is an average per step. A user's limit is either that
+//! ([`CostLimit::PerStep`]) or a total over an episode ([`CostLimit::PerEpisode`]); which one it is must be said.
+//! Comparing one with the other leaves a constraint that is loose by a factor of up to `1/(1−γ)` and never binds.
+//!
+//! A limit becomes a constraint on `d` once it is known how the logged process is read ([`ProcessReading`]):
+//!
+//! | limit | continuing | terminating after `T` | restart chain, `γ = 1` |
+//! |---|---|---|---|
+//! | per step `l` | `E_d[c] ≤ l` | `E_d[c] ≤ l` | `E_d[c] ≤ l` |
+//! | per episode `L`, all episodes `T` steps | `E_d[c] ≤ L/T` | `E_d[c] ≤ L(1−γ^T)/T` | `E_d[c] ≤ L/T` |
+//! | per episode `L`, varying lengths | – | – | `E_d[c − L·1{last step}] ≤ 0` |
+//!
+//! The last line is exact: in the chain where each episode's last step leads back to `p0`, the renewal–reward theorem
+//! gives mean cost of an episode = `E_d[c] / E_d[1{last step}]`.
+
+use serde::{Deserialize, Serialize};
+
+/// The unit in which a limit is given on a command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LimitUnit {
+    /// Average cost of one step.
+    Step,
+    /// Undiscounted total cost of one episode.
+    Episode,
+}
+
+impl std::fmt::Display for LimitUnit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            LimitUnit::Step => "step",
+            LimitUnit::Episode => "episode",
+        })
+    }
+}
+
+/// How long the episodes are to which a per-episode limit refers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EpisodeHorizon {
+    /// Every episode lasts this many steps.
+    Fixed(f64),
+    /// Lengths vary with the policy; only the restart chain gives an exact constraint.
+    Varying {
+        /// Mean logged length in steps, for printing the limit's other reading. Not used in the constraint.
+        logged_mean: f64,
+    },
+}
+
+impl EpisodeHorizon {
+    /// The (mean) number of steps of an episode.
+    #[must_use]
+    pub fn mean_steps(self) -> f64 {
+        match self {
+            EpisodeHorizon::Fixed(steps) | EpisodeHorizon::Varying { logged_mean: steps } => steps,
+        }
+    }
+}
+
+/// A cost limit with its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "unit")]
+pub enum CostLimit {
+    /// Average cost per step.
+    PerStep {
+        /// The limit, cost units per step.
+        limit: f64,
+    },
+    /// Undiscounted total per episode.
+    PerEpisode {
+        /// The limit, cost units per episode.
+        limit: f64,
+        /// The length of an episode.
+        horizon: EpisodeHorizon,
+    },
+}
+
+/// How the logged process is read when occupancies are formed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "reading")]
+pub enum ProcessReading {
+    /// Discounted, never ends: a time-out only cuts the log, and bootstrapping goes through it.
+    Continuing {
+        /// Discount in (0, 1).
+        gamma: f64,
+    },
+    /// Discounted, and episodes truly end after a fixed number of steps.
+    Terminating {
+        /// Discount in (0, 1].
+        gamma: f64,
+    },
+    /// Undiscounted: the last step of an episode leads back to the initial distribution.
+    RestartChain,
+}
+
+/// A linear constraint on an occupancy: `E_d[cost − last_step_credit·1{last step}] ≤ limit`, per step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CostConstraint {
+    /// Right-hand side, cost units per step.
+    pub limit: f64,
+    /// Credit subtracted from the cost of every last step of an episode; zero unless the limit is per episode
+    /// and lengths vary.
+    pub last_step_credit: f64,
+}
+
+/// A limit that cannot be turned into a constraint.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum LimitError {
+    /// Not a finite number.
+    #[error("cost limit {0} is not finite; give a finite limit, or leave it out for no constraint")]
+    NotFinite(f64),
+    /// A per-episode limit with lengths that are not positive.
+    #[error("episode length {0} is not positive; give --horizon in steps")]
+    Horizon(f64),
+    /// Varying lengths under a discounted reading.
+    #[error(
+        "a limit per episode is not a linear constraint when episode lengths vary and gamma = {gamma} < 1; \
+         use gamma = 1 (restart chain), or a limit per step"
+    )]
+    VaryingLengths {
+        /// The discount asked for.
+        gamma: f64,
+    },
+}
+
+impl CostLimit {
+    /// Builds a limit from its command-line parts.
+    ///
+    /// # Errors
+    /// If `limit` is not finite or the horizon is not positive.
+    pub fn new(limit: f64, unit: LimitUnit, horizon: EpisodeHorizon) -> Result<Self, LimitError> {
+        if !limit.is_finite() {
+            return Err(LimitError::NotFinite(limit));
+        }
+        match unit {
+            LimitUnit::Step => Ok(CostLimit::PerStep { limit }),
+            LimitUnit::Episode => {
+                let steps = horizon.mean_steps();
+                if steps.is_finite() && steps > 0.0 {
+                    Ok(CostLimit::PerEpisode { limit, horizon })
+                } else {
+                    Err(LimitError::Horizon(steps))
+                }
+            }
+        }
+    }
+
+    /// The constraint on the normalised occupancy, per step (table in the module's documentation).
+    ///
+    /// # Errors
+    /// [`LimitError::VaryingLengths`] where no exact linear constraint exists.
+    pub fn constraint(self, reading: ProcessReading) -> Result<CostConstraint, LimitError> {
+        let plain = |limit| Ok(CostConstraint { limit, last_step_credit: 0.0 });
+        match (self, reading) {
+            (CostLimit::PerStep { limit }, _) => plain(limit),
+            (CostLimit::PerEpisode { limit, horizon: EpisodeHorizon::Fixed(steps) }, reading) => match reading {
+                ProcessReading::Continuing { .. } | ProcessReading::RestartChain => plain(limit / steps),
+                ProcessReading::Terminating { gamma } if gamma < 1.0 => {
+                    plain(limit * (1.0 - gamma.powf(steps)) / steps)
+                }
+                ProcessReading::Terminating { .. } => plain(limit / steps),
+            },
+            (CostLimit::PerEpisode { limit, horizon: EpisodeHorizon::Varying { .. } }, reading) => match reading {
+                ProcessReading::RestartChain => Ok(CostConstraint { limit: 0.0, last_step_credit: limit }),
+                ProcessReading::Continuing { gamma } | ProcessReading::Terminating { gamma } => {
+                    Err(LimitError::VaryingLengths { gamma })
+                }
+            },
+        }
+    }
+
+    /// Both readings `(per step, per episode)` for episodes of `mean_steps`, for printing.
+    #[must_use]
+    pub fn both_readings(self, mean_steps: f64) -> (f64, f64) {
+        match self {
+            CostLimit::PerStep { limit } => (limit, limit * mean_steps),
+            CostLimit::PerEpisode { limit, horizon } => (limit / horizon.mean_steps(), limit),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use approx::assert_relative_eq;
+
+    const DISCOUNTED: ProcessReading = ProcessReading::Continuing { gamma: 0.99 };
+
+    #[test]
+    fn continuing_and_terminating_readings_differ_only_by_the_lost_tail() {
+        let limit = CostLimit::new(100.0, LimitUnit::Episode, EpisodeHorizon::Fixed(1000.0)).unwrap();
+        assert_relative_eq!(limit.constraint(DISCOUNTED).unwrap().limit, 0.1);
+        // A policy that costs 0.1 in every one of 1000 steps has normalised discounted cost 0.1·(1 − γ^1000).
+        let ended = limit.constraint(ProcessReading::Terminating { gamma: 0.99 }).unwrap();
+        let direct: f64 = (0..1000).map(|t| 0.01 * 0.99_f64.powi(t) * 0.1).sum();
+        assert_relative_eq!(ended.limit, direct, max_relative = 1e-12);
+    }
+
+    #[test]
+    fn varying_lengths_need_the_restart_chain() {
+        let limit =
+            CostLimit::new(3.0, LimitUnit::Episode, EpisodeHorizon::Varying { logged_mean: 10.0 }).unwrap();
+        assert_eq!(limit.constraint(DISCOUNTED), Err(LimitError::VaryingLengths { gamma: 0.99 }));
+        let restart = limit.constraint(ProcessReading::RestartChain).unwrap();
+        assert_eq!(restart, CostConstraint { limit: 0.0, last_step_credit: 3.0 });
+        assert_eq!(limit.both_readings(10.0), (0.3, 3.0));
+    }
+
+    /// Renewal–reward on two kinds of episode: half cost 1 in 1 step, half cost 9 in 4 steps; mean 5 per episode.
+    #[test]
+    fn restart_constraint_is_tight_exactly_at_the_episode_mean() {
+        let steps_per_pair = 5.0;
+        let per_step_cost = 10.0 / steps_per_pair;
+        let per_step_ends = 2.0 / steps_per_pair;
+        let slack = |limit: f64| {
+            let c = CostLimit::new(limit, LimitUnit::Episode, EpisodeHorizon::Varying { logged_mean: 2.5 })
+                .unwrap()
+                .constraint(ProcessReading::RestartChain)
+                .unwrap();
+            c.limit - (per_step_cost - c.last_step_credit * per_step_ends)
+        };
+        assert_relative_eq!(slack(5.0), 0.0, epsilon = 1e-15);
+        assert!(slack(4.9) < 0.0 && slack(5.1) > 0.0);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let fixed = EpisodeHorizon::Fixed(0.0);
+        assert!(matches!(CostLimit::new(f64::NAN, LimitUnit::Step, fixed), Err(LimitError::NotFinite(_))));
+        assert_eq!(CostLimit::new(1.0, LimitUnit::Episode, fixed), Err(LimitError::Horizon(0.0)));
+        assert!(CostLimit::new(0.0, LimitUnit::Step, fixed).is_ok(), "a limit of zero is legitimate");
+    }
+}

@@ -1,0 +1,2 @@
+//! The project's habits as commands.
+fn main() {}
