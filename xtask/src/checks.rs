@@ -1,0 +1,28 @@
+//! Checks of the tree that are not tests.
+
+use std::process::Command;
+
+use crate::{Failure, cargo};
+
+/// Words that would tie the project to the machine it was written on.
+const FORBIDDEN: [&str; 3] = ["/work/", "\\.\\./shared", "/root/"];
+
+/// Formatting, lints, documentation, self-containedness.
+pub(crate) fn run() -> Result<(), Failure> {
+    cargo(&["fmt", "--all", "--check"])?;
+    cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])?;
+    self_contained()
+}
+
+/// Tracked text must not name paths outside the project.
+fn self_contained() -> Result<(), Failure> {
+    let mut found = String::new();
+    for pattern in FORBIDDEN {
+        let output = Command::new("git")
+            .args(["grep", "-nIE", pattern, "--", ".", ":!xtask/src/checks.rs", ":!Cargo.lock"])
+            .output()
+            .map_err(|error| format!("git grep: {error}"))?;
+        found.push_str(&String::from_utf8_lossy(&output.stdout));
+    }
+    if found.is_empty() { Ok(()) } else { Err(format!("paths outside the project are named:\n{found}")) }
+}
