@@ -1,2 +1,39 @@
-//! The `coptidice` program.
-fn main() {}
+//! The `coptidice` program: arguments, then a validated request, then one library call.
+//!
+//! Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage or unusable input,
+//! 3 a certificate says not to deploy.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+mod commands;
+mod failure;
+mod progress;
+
+#[derive(Parser)]
+#[command(
+    name = "coptidice",
+    version,
+    about = "Offline constrained reinforcement learning: from logs to a policy you can decide to deploy",
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage or unusable input, 3 a certificate says not to deploy.",
+    propagate_version = true
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: commands::Command,
+}
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_env("COPTIDICE_LOG").unwrap_or_else(|_| "warn".into()),
+        )
+        .with_writer(std::io::stderr)
+        .without_time()
+        .init();
+    match Arguments::parse().command.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
