@@ -1,0 +1,1 @@
+//! Learners that turn logged transitions into a policy, and the policies they leave.
