@@ -1,0 +1,33 @@
+//! Logged transitions: what was observed, done, earned and paid, step by step.
+//!
+//! # The problem
+//!
+//! A log is a list of episodes of a system that nobody may experiment on. [`Transitions`] holds it in the form
+//! that training needs:
+//!
+//! | column | shape | type | meaning |
+//! |---|---|---|---|
+//! | observation | `[N, D]` | f32 | `s`, before the action |
+//! | next observation | `[N, D]` | f32 | `s'`, after the action; stored only where it is not the next row's observation |
+//! | action | `[N, A]` f32 or `[N]` u32 | | continuous vector, or an id in `0..count` with its original label |
+//! | reward | `[N]` | f32 | |
+//! | costs | `[N, K]` | f32 | `K ≥ 0` named costs |
+//! | terminal | `[N]` | bool | the process ended: bootstrapping stops |
+//! | timeout | `[N]` | bool | only the recording ended: bootstrapping goes through |
+//! | propensity | `[N]`, optional | f32 | probability (density) with which the logging policy took the action |
+//!
+//! Rows of an episode are contiguous and in the order of time. Initial states are the first observations of the
+//! episodes, never rows picked by a flag inside a batch.
+
+mod batch;
+mod builder;
+mod column;
+mod fingerprint;
+mod next;
+mod transitions;
+
+pub use batch::{Batch, RowIndex};
+pub use builder::{ActionSpace, BuildError, Schema, Step, StepAction, TransitionsBuilder};
+pub use column::Column;
+pub use fingerprint::Fingerprint;
+pub use transitions::{Actions, Episode, EpisodeEnd, Transitions};
