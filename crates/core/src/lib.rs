@@ -35,11 +35,17 @@
 //! Occupancies are normalised, so every expectation `E_d[·]` is an average *per step*. A limit given per episode is
 //! converted exactly once, by [`limits::CostLimit`], which carries its unit in its type.
 
+pub mod cmdp;
 pub mod divergence;
 pub mod ids;
 pub mod limits;
+pub mod occupancy;
+pub mod policy;
 pub mod rng;
 
+pub use cmdp::{Cmdp, CmdpError, CmdpParts, EpisodeEnd, Transitions};
 pub use divergence::Divergence;
 pub use ids::{ActionId, StateId};
 pub use limits::{CostConstraint, CostLimit, EpisodeHorizon, LimitError, LimitUnit, ProcessReading};
+pub use occupancy::Occupancy;
+pub use policy::Policy;

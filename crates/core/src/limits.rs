@@ -155,19 +155,25 @@ impl CostLimit {
         let plain = |limit| Ok(CostConstraint { limit, last_step_credit: 0.0 });
         match (self, reading) {
             (CostLimit::PerStep { limit }, _) => plain(limit),
-            (CostLimit::PerEpisode { limit, horizon: EpisodeHorizon::Fixed(steps) }, reading) => match reading {
-                ProcessReading::Continuing { .. } | ProcessReading::RestartChain => plain(limit / steps),
-                ProcessReading::Terminating { gamma } if gamma < 1.0 => {
-                    plain(limit * (1.0 - gamma.powf(steps)) / steps)
+            (CostLimit::PerEpisode { limit, horizon: EpisodeHorizon::Fixed(steps) }, reading) => {
+                match reading {
+                    ProcessReading::Continuing { .. } | ProcessReading::RestartChain => plain(limit / steps),
+                    ProcessReading::Terminating { gamma } if gamma < 1.0 => {
+                        plain(limit * (1.0 - gamma.powf(steps)) / steps)
+                    }
+                    ProcessReading::Terminating { .. } => plain(limit / steps),
                 }
-                ProcessReading::Terminating { .. } => plain(limit / steps),
-            },
-            (CostLimit::PerEpisode { limit, horizon: EpisodeHorizon::Varying { .. } }, reading) => match reading {
-                ProcessReading::RestartChain => Ok(CostConstraint { limit: 0.0, last_step_credit: limit }),
-                ProcessReading::Continuing { gamma } | ProcessReading::Terminating { gamma } => {
-                    Err(LimitError::VaryingLengths { gamma })
+            }
+            (CostLimit::PerEpisode { limit, horizon: EpisodeHorizon::Varying { .. } }, reading) => {
+                match reading {
+                    ProcessReading::RestartChain => {
+                        Ok(CostConstraint { limit: 0.0, last_step_credit: limit })
+                    }
+                    ProcessReading::Continuing { gamma } | ProcessReading::Terminating { gamma } => {
+                        Err(LimitError::VaryingLengths { gamma })
+                    }
                 }
-            },
+            }
         }
     }
 
