@@ -1,0 +1,169 @@
+//! Gradients of the weights: products over all rows of the batch, cut into pieces of the flat vector.
+
+use crate::Pool;
+use crate::cache::Chunk;
+use crate::product::{View, multiply};
+use crate::spec::{Block, Linear};
+
+/// Weights with fewer elements than this are not cut in halves.
+const MIN_CUT: usize = 1 << 14;
+
+/// Which affine map of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Dense,
+    Inner,
+    Outer,
+}
+
+/// Rows `from..to` of one weight's gradient.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Piece {
+    block: usize,
+    part: Part,
+    linear: Linear,
+    from: usize,
+    to: usize,
+}
+
+impl Piece {
+    fn start(&self) -> usize {
+        self.linear.weight + self.from * self.linear.input
+    }
+
+    fn end(&self) -> usize {
+        self.linear.weight + self.to * self.linear.input
+    }
+}
+
+/// The pieces of all weights, in the order of the flat vector; a function of the shapes alone.
+pub(crate) fn pieces(blocks: &[Block]) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut add = |block, part, linear: Linear| {
+        let cut = if linear.input * linear.output >= MIN_CUT { linear.output / 2 } else { 0 };
+        for (from, to) in [(0, cut), (cut, linear.output)] {
+            if from < to {
+                pieces.push(Piece { block, part, linear, from, to });
+            }
+        }
+    };
+    for (index, block) in blocks.iter().enumerate() {
+        match block {
+            Block::Dense { linear, .. } => add(index, Part::Dense, *linear),
+            Block::Residual { inner, outer, .. } => {
+                add(index, Part::Inner, *inner);
+                add(index, Part::Outer, *outer);
+            }
+        }
+    }
+    pieces
+}
+
+/// The rows of the network's input that belong to each chunk.
+#[derive(Clone, Copy)]
+pub(crate) enum Inputs<'a> {
+    /// After a backward pass: the batch, cut every `rows` rows of `width` values.
+    Batch { x: &'a [f32], rows: usize, width: usize },
+    /// After a tangent pass: the chunks hold their rows, and both terms of the product rule are summed.
+    Tangent,
+}
+
+/// Adds the gradients of all weights, then those of all vectors from the chunks' row sums.
+pub(crate) fn add_gradients(
+    blocks: &[Block],
+    pieces: &[Piece],
+    chunks: &[Chunk],
+    inputs: Inputs<'_>,
+    grads: &mut [f32],
+    pool: &Pool,
+) {
+    add_pieces(pieces, chunks, inputs, grads, 0, blocks.len() - 1, pool);
+    for chunk in chunks.iter().filter(|chunk| chunk.rows > 0) {
+        for (block, layer) in blocks.iter().zip(&chunk.layers) {
+            let sums = &layer.sums;
+            let mut add = |offset: usize, sum: &[f32]| {
+                for (g, s) in grads[offset..].iter_mut().zip(sum) {
+                    *g += s;
+                }
+            };
+            match block {
+                Block::Dense { linear, norm, .. } => {
+                    add(linear.bias, &sums.bias);
+                    if let Some(norm) = norm {
+                        add(norm.weight, &sums.gain);
+                        add(norm.bias, &sums.shift);
+                    }
+                }
+                Block::Residual { inner, outer, norm } => {
+                    add(inner.bias, &sums.inner_bias);
+                    add(outer.bias, &sums.bias);
+                    add(norm.weight, &sums.gain);
+                    add(norm.bias, &sums.shift);
+                }
+            }
+        }
+    }
+}
+
+/// `grads` starts at `base` of the flat vector and covers all `pieces`.
+fn add_pieces(
+    pieces: &[Piece],
+    chunks: &[Chunk],
+    inputs: Inputs<'_>,
+    grads: &mut [f32],
+    base: usize,
+    last: usize,
+    pool: &Pool,
+) {
+    match pieces {
+        [] => {}
+        [piece] => {
+            let grads = &mut grads[piece.start() - base..piece.end() - base];
+            add_piece(piece, chunks, inputs, grads, last);
+        }
+        _ => {
+            let (left, right) = pieces.split_at(pieces.len() / 2);
+            let middle = right[0].start();
+            let (left_grads, right_grads) = grads.split_at_mut(middle - base);
+            pool.join(
+                || add_pieces(left, chunks, inputs, left_grads, base, last, pool),
+                || add_pieces(right, chunks, inputs, right_grads, middle, last, pool),
+            );
+        }
+    }
+}
+
+fn add_piece(piece: &Piece, chunks: &[Chunk], inputs: Inputs<'_>, grads: &mut [f32], last: usize) {
+    let Linear { input, output, .. } = piece.linear;
+    for (index, chunk) in chunks.iter().enumerate().filter(|(_, chunk)| chunk.rows > 0) {
+        let rows = chunk.rows;
+        let mut add = |d_z: &[f32], x: &[f32]| {
+            let d_z = View::row_major(&d_z[piece.from..], rows, piece.to - piece.from, output);
+            multiply(grads, d_z.transposed(), View::row_major(x, rows, input, input), true);
+        };
+        let layer = &chunk.layers[piece.block];
+        let before = piece.block.checked_sub(1).map(|index| &chunk.layers[index]);
+        let x = match (piece.part, before, inputs) {
+            (Part::Outer, _, _) => &layer.forward.hidden,
+            (_, Some(before), _) => &before.forward.output,
+            (_, None, Inputs::Batch { x, rows, width }) => &x[index * rows * width..],
+            (_, None, Inputs::Tangent) => &chunk.x[..],
+        };
+        let d_z = if piece.part == Part::Inner { &layer.adjoint.hidden } else { &layer.adjoint.linear };
+        if let Inputs::Batch { .. } = inputs {
+            add(d_z, x);
+            continue;
+        }
+        let t_adjoint = &layer.tangent.adjoint;
+        let t_d_z = if piece.part == Part::Inner { &t_adjoint.hidden } else { &t_adjoint.linear };
+        let t_x = match (piece.part, before) {
+            (Part::Outer, _) => &layer.tangent.hidden,
+            (_, Some(before)) => &before.tangent.output,
+            (_, None) => &chunk.t_x,
+        };
+        if piece.block != last {
+            add(t_d_z, x);
+        }
+        add(d_z, t_x);
+    }
+}

@@ -1,0 +1,287 @@
+//! A network: its shape, its initial parameters, and its passes over batches.
+
+use crate::cache::{Cache, Chunk, ChunkPenalty, Cut, cut};
+use crate::gradients::{self, Inputs, Piece};
+use crate::spec::{Block, Linear, Norm};
+use crate::{NetworkSpec, NnError, ParamSlice, Pool, acting, passes, penalty};
+use coptidice_core::rng::Rng;
+use rand::distr::Distribution;
+use rand_distr::StandardNormal;
+
+/// The shape of a network. Parameters live outside, in one flat vector laid out as [`Network::layout`] says.
+#[derive(Debug, Clone)]
+pub struct Network {
+    spec: NetworkSpec,
+    layout: Vec<ParamSlice>,
+    blocks: Vec<Block>,
+    pieces: Vec<Piece>,
+    parameters: usize,
+}
+
+/// The one-sided gradient penalty of a batch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Penalty {
+    /// `mean_b coefficient * max(0, norm_b - bound)^2`.
+    pub value: f64,
+    /// The largest norm of the batch.
+    pub max_norm: f32,
+    /// How many samples exceed the bound.
+    pub exceeding: usize,
+}
+
+impl Network {
+    /// Lays a network out.
+    ///
+    /// # Errors
+    /// [`NnError::ZeroWidth`] and [`NnError::TooLarge`].
+    pub fn new(spec: NetworkSpec) -> Result<Self, NnError> {
+        let (blocks, layout) = spec.lay_out()?;
+        let pieces = gradients::pieces(&blocks);
+        let parameters = spec.parameter_count();
+        Ok(Self { spec, layout, blocks, pieces, parameters })
+    }
+
+    /// What the network was built from.
+    #[must_use]
+    pub fn spec(&self) -> &NetworkSpec {
+        &self.spec
+    }
+
+    /// Every tensor of the flat parameter vector, in order and without gaps.
+    #[must_use]
+    pub fn layout(&self) -> &[ParamSlice] {
+        &self.layout
+    }
+
+    /// Length of the flat parameter vector.
+    #[must_use]
+    pub fn parameter_count(&self) -> usize {
+        self.parameters
+    }
+
+    /// Fresh parameters: weights from the normal distribution of deviation `1/sqrt(inputs)` truncated at two
+    /// deviations, as in the frameworks of the paper's authors; biases 0, gains 1, shifts 0.
+    #[must_use]
+    pub fn init(&self, rng: &mut Rng) -> Vec<f32> {
+        let mut params = vec![0.0; self.parameters];
+        let mut fill = |linear: &Linear| {
+            let deviation = 1.0 / (linear.input as f32).sqrt();
+            for weight in &mut params[linear.weight..][..linear.input * linear.output] {
+                *weight = loop {
+                    let draw: f32 = StandardNormal.sample(rng);
+                    if draw.abs() <= 2.0 {
+                        break draw * deviation;
+                    }
+                };
+            }
+        };
+        for block in &self.blocks {
+            match block {
+                Block::Dense { linear, .. } => fill(linear),
+                Block::Residual { inner, outer, .. } => {
+                    fill(inner);
+                    fill(outer);
+                }
+            }
+        }
+        for block in &self.blocks {
+            if let Block::Dense { norm: Some(Norm { weight, .. }), .. }
+            | Block::Residual { norm: Norm { weight, .. }, .. } = block
+            {
+                params[*weight..][..block.width()].fill(1.0);
+            }
+        }
+        params
+    }
+
+    /// Buffers for batches of up to `max_batch` rows.
+    #[must_use]
+    pub fn cache(&self, max_batch: usize) -> Cache {
+        Cache::new(&self.blocks, self.spec.input, max_batch)
+    }
+
+    fn check(&self, params: &[f32], x: &[f32], batch: usize, cache: &Cache) {
+        assert_eq!(params.len(), self.parameters, "parameters of another network");
+        assert_eq!(x.len(), batch * self.spec.input, "x must be [batch * input]");
+        assert!(batch <= cache.max_batch, "batch {batch} exceeds the cache's {}", cache.max_batch);
+        assert!(
+            cache.output_width == self.spec.output
+                && cache.input_gradient.len() == cache.max_batch * self.spec.input
+                && cache.chunks.iter().all(|chunk| chunk.layers.len() == self.blocks.len()),
+            "cache of another network"
+        );
+    }
+
+    /// The forward pass. `x: [batch * input]`; the result `[batch * output]` lies in the cache, which also keeps
+    /// what [`Network::backward`] needs.
+    ///
+    /// # Panics
+    /// If a length does not fit the network, or the batch the cache.
+    pub fn forward<'c>(
+        &self,
+        params: &[f32],
+        x: &[f32],
+        batch: usize,
+        cache: &'c mut Cache,
+        pool: &Pool,
+    ) -> &'c [f32] {
+        self.check(params, x, batch, cache);
+        let Cache { chunks, output, .. } = cache;
+        let output = &mut output[..batch * self.spec.output];
+        let rows = Rows::new(batch, self.spec.input, self.spec.output);
+        rows.each(chunks, x, output, pool, &|chunk, count, x, out| {
+            passes::forward(&self.blocks, params, x, out, chunk, count);
+        });
+        output
+    }
+
+    /// The backward pass, after [`Network::forward`] with the same arguments. `d_out: [batch * output]` is the
+    /// loss's derivative with respect to the result; its derivative with respect to the parameters is **added** to
+    /// `grads`, that with respect to the input written to `d_x: [batch * input]` if asked for.
+    ///
+    /// # Panics
+    /// If a length does not fit the network, or the batch the cache.
+    pub fn backward(
+        &self,
+        params: &[f32],
+        x: &[f32],
+        d_out: &[f32],
+        batch: usize,
+        cache: &mut Cache,
+        grads: &mut [f32],
+        d_x: Option<&mut [f32]>,
+        pool: &Pool,
+    ) {
+        self.check(params, x, batch, cache);
+        assert_eq!(d_out.len(), batch * self.spec.output, "d_out must be [batch * output]");
+        assert_eq!(grads.len(), self.parameters, "gradients of another network");
+        let (d_x, d_x_width): (&mut [f32], usize) = match d_x {
+            Some(d_x) => {
+                assert_eq!(d_x.len(), x.len(), "d_x must be [batch * input]");
+                (d_x, self.spec.input)
+            }
+            None => (&mut [], 0),
+        };
+        let rows = Rows::new(batch, self.spec.output, d_x_width);
+        pool.install(|| {
+            rows.each(&mut cache.chunks, d_out, d_x, pool, &|chunk, count, d_out, d_x| {
+                passes::backward(&self.blocks, params, d_out, d_x, chunk, count);
+            });
+            let inputs = Inputs::Batch { x, rows: rows.cut.rows, width: self.spec.input };
+            let chunks = &cache.chunks[..rows.cut.chunks];
+            gradients::add_gradients(&self.blocks, &self.pieces, chunks, inputs, grads, pool);
+        });
+    }
+
+    /// The one-sided gradient penalty
+    /// `mean_b coefficient * max(0, |g_b| - bound)^2`, `g_b = d(sum_o net(x_b)_o) / d x_b`,
+    /// which keeps the dual potentials smooth between the logged states; `x: [batch * input]`.
+    ///
+    /// Runs its own forward and backward pass on `x` (a cached forward pass is lost) and **adds** the penalty's exact
+    /// gradient to `grads`. That takes a second-order pass, run only on the samples over the bound: the others
+    /// contribute exactly zero. With `v_b` the penalty's derivative with respect to `g_b`, the gradient is
+    /// `d/dθ Σ_b v_b · ∂s(x_b)/∂x`, the derivative along `v` of the first-order gradient `∂s/∂θ`: a tangent of the
+    /// forward and of the backward pass.
+    ///
+    /// # Panics
+    /// If a length does not fit the network, or the batch the cache.
+    pub fn gradient_penalty(
+        &self,
+        params: &[f32],
+        x: &[f32],
+        batch: usize,
+        coefficient: f32,
+        bound: f32,
+        cache: &mut Cache,
+        grads: &mut [f32],
+        pool: &Pool,
+    ) -> Penalty {
+        self.check(params, x, batch, cache);
+        assert_eq!(grads.len(), self.parameters, "gradients of another network");
+        let Cache { chunks, input_gradient, .. } = cache;
+        let input_gradient = &mut input_gradient[..batch * self.spec.input];
+        // One over the batch belongs to the mean.
+        let scale = 2.0 * coefficient / batch as f32;
+        let width = self.spec.input;
+        let rows = Rows::new(batch, width, width);
+        pool.install(|| {
+            rows.each(chunks, x, input_gradient, pool, &|chunk, count, x, gradient| {
+                penalty::chunk_pass(&self.blocks, params, x, gradient, chunk, count, bound, scale);
+            });
+            let chunks = &chunks[..rows.cut.chunks];
+            gradients::add_gradients(&self.blocks, &self.pieces, chunks, Inputs::Tangent, grads, pool);
+            let mut total = ChunkPenalty::default();
+            for chunk in chunks {
+                total.excess += chunk.penalty.excess;
+                total.max_norm = total.max_norm.max(chunk.penalty.max_norm);
+            }
+            Penalty {
+                value: f64::from(coefficient) * total.excess / batch.max(1) as f64,
+                max_norm: total.max_norm,
+                exceeding: chunks.iter().map(|chunk| chunk.rows).sum(),
+            }
+        })
+    }
+
+    /// The network on one sample, without a cache: `x: [input]`, `out: [output]`. `scratch` grows to what is
+    /// needed and can be used again.
+    ///
+    /// # Panics
+    /// If a length does not fit the network.
+    pub fn forward_one(&self, params: &[f32], x: &[f32], out: &mut [f32], scratch: &mut Vec<f32>) {
+        assert_eq!(params.len(), self.parameters, "parameters of another network");
+        assert_eq!(x.len(), self.spec.input, "x must be [input]");
+        assert_eq!(out.len(), self.spec.output, "out must be [output]");
+        acting::forward_one(&self.blocks, params, x, out, scratch);
+    }
+}
+
+/// A batch cut into chunks, with the row lengths of what goes in and out.
+#[derive(Clone, Copy)]
+struct Rows {
+    cut: Cut,
+    batch: usize,
+    width_in: usize,
+    width_out: usize,
+}
+
+impl Rows {
+    fn new(batch: usize, width_in: usize, width_out: usize) -> Self {
+        Self { cut: cut(batch), batch, width_in, width_out }
+    }
+
+    /// Calls `work(chunk, rows, in, out)` for every chunk.
+    fn each<F>(self, chunks: &mut [Chunk], input: &[f32], output: &mut [f32], pool: &Pool, work: &F)
+    where
+        F: Fn(&mut Chunk, usize, &[f32], &mut [f32]) + Sync,
+    {
+        self.span(&mut chunks[..self.cut.chunks], input, output, self.batch, pool, work);
+    }
+
+    fn span<F>(
+        self,
+        chunks: &mut [Chunk],
+        input: &[f32],
+        output: &mut [f32],
+        batch: usize,
+        pool: &Pool,
+        work: &F,
+    ) where
+        F: Fn(&mut Chunk, usize, &[f32], &mut [f32]) + Sync,
+    {
+        match chunks {
+            [] => {}
+            [chunk] => work(chunk, batch, input, output),
+            _ => {
+                let (left, right) = chunks.split_at_mut(chunks.len() / 2);
+                let rows = left.len() * self.cut.rows;
+                let (left_in, right_in) = input.split_at(rows * self.width_in);
+                let (left_out, right_out) = output.split_at_mut(rows * self.width_out);
+                pool.join(
+                    || self.span(left, left_in, left_out, rows, pool, work),
+                    || self.span(right, right_in, right_out, batch - rows, pool, work),
+                );
+            }
+        }
+    }
+}

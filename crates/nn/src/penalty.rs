@@ -1,0 +1,76 @@
+//! The gradient penalty on one chunk: first-order pass, selection of the rows over the bound, tangent passes.
+
+use crate::cache::{Buffers, Chunk, ChunkPenalty};
+use crate::passes;
+use crate::spec::Block;
+
+/// Leaves in the chunk the rows over the bound (all buffers gathered, in order) with their tangents, and its part
+/// of the penalty. `gradient: [rows, input]` receives the derivatives of the summed outputs.
+pub(crate) fn chunk_pass(
+    blocks: &[Block],
+    params: &[f32],
+    x: &[f32],
+    gradient: &mut [f32],
+    chunk: &mut Chunk,
+    rows: usize,
+    bound: f32,
+    scale: f32,
+) {
+    let width = x.len() / rows;
+    let last = blocks.len() - 1;
+    let outputs = rows * blocks[last].width();
+    // The last block's adjoint buffers serve as the (unused) outputs and as the ones that start the backward pass.
+    let mut out = std::mem::take(&mut chunk.layers[last].forward.output);
+    passes::forward(blocks, params, x, &mut out[..outputs], chunk, rows);
+    out[..outputs].fill(1.0);
+    passes::backward(blocks, params, &out[..outputs], gradient, chunk, rows);
+    chunk.layers[last].forward.output = out;
+
+    let mut totals = ChunkPenalty::default();
+    let mut kept = 0;
+    for row in 0..rows {
+        let g = &gradient[row * width..][..width];
+        let norm = g.iter().map(|g| g * g).sum::<f32>().sqrt();
+        totals.max_norm = totals.max_norm.max(norm);
+        if norm > bound {
+            let excess = norm - bound;
+            totals.excess += f64::from(excess) * f64::from(excess);
+            let factor = scale * excess / norm;
+            for (t, g) in chunk.t_x[kept * width..][..width].iter_mut().zip(g) {
+                *t = factor * g;
+            }
+            chunk.x[kept * width..][..width].copy_from_slice(&x[row * width..][..width]);
+            for (layer, block) in chunk.layers.iter_mut().zip(blocks) {
+                move_row(layer, block, row, kept);
+            }
+            kept += 1;
+        }
+    }
+    chunk.penalty = totals;
+    chunk.rows = kept;
+    if kept > 0 {
+        passes::tangent_forward(blocks, params, chunk);
+        passes::tangent_backward(blocks, params, chunk);
+    }
+}
+
+/// Moves what the tangent passes read of row `from` to row `to <= from`.
+fn move_row(layer: &mut Buffers, block: &Block, from: usize, to: usize) {
+    if from == to {
+        return;
+    }
+    let (width, hidden) = (block.width(), block.hidden());
+    let norm = if block.has_norm() { width } else { 0 };
+    let (forward, adjoint) = (&mut layer.forward, &mut layer.adjoint);
+    for (buffer, width) in [
+        (&mut forward.output, width),
+        (&mut forward.normalised, norm),
+        (&mut forward.inverse_std, norm.min(1)),
+        (&mut forward.hidden, hidden),
+        (&mut adjoint.output, width),
+        (&mut adjoint.linear, width),
+        (&mut adjoint.hidden, hidden),
+    ] {
+        buffer.copy_within(from * width..(from + 1) * width, to * width);
+    }
+}
