@@ -22,12 +22,21 @@
 mod batch;
 mod builder;
 mod column;
+mod columns;
+mod error;
 mod fingerprint;
 mod next;
+mod problem;
+mod table;
+mod tabular;
 mod transitions;
 
 pub use batch::{Batch, RowIndex};
 pub use builder::{ActionSpace, BuildError, Schema, Step, StepAction, TransitionsBuilder};
 pub use column::Column;
+pub use columns::ColumnMap;
+pub use error::DataError;
 pub use fingerprint::Fingerprint;
+pub use problem::{Problem, ProblemCode, Severity};
+pub use tabular::{TabularColumns, TabularLog, read_tabular};
 pub use transitions::{Actions, Episode, EpisodeEnd, Transitions};
