@@ -1,0 +1,261 @@
+//! What a training run is asked to do.
+//!
+//! A user writes a [`RawConfig`] (TOML; every field optional but `algo`, unknown fields refused). Together with the
+//! facts of the log it becomes, once, a [`TrainConfig`] in which everything is decided. A validated configuration is
+//! written back as TOML that reads to itself, defaults included.
+
+mod preset;
+mod raw;
+#[cfg(test)]
+mod tests;
+
+use coptidice_core::{CostLimit, Divergence, EpisodeHorizon, LimitError, LimitUnit, ProcessReading};
+use coptidice_data::{EpisodeEnd, Transitions};
+use coptidice_nn::BlockSpec;
+use serde::{Deserialize, Serialize};
+
+use crate::coptidice::losses::BoundLoss;
+use crate::policy::Acting;
+use crate::registry::Algorithm;
+
+pub use preset::Preset;
+pub use raw::{RawConfig, RawGradientPenalty, RawHorizon, RawLimit, RawNetworks};
+
+/// A cost and its limit.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(into = "RawLimit")]
+pub struct LimitConfig {
+    /// Name of the cost in the log.
+    pub cost: String,
+    /// The limit with its unit.
+    pub limit: CostLimit,
+}
+
+/// One-sided gradient penalty `coefficient * mean(max(0, |grad| - bound)^2)` on `nu` and `chi`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct GradientPenalty {
+    /// Weight of the penalty; 0 switches it off.
+    pub coefficient: f32,
+    /// Norm up to which a gradient is free, value units per (normalised) observation unit.
+    pub bound: f32,
+}
+
+/// How rewards are scaled before training.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum RewardScale {
+    /// Multiplied by this number.
+    Factor(f64),
+    /// A rule.
+    Rule(ScaleRule),
+}
+
+/// A rule that finds the factor of the rewards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ScaleRule {
+    /// Left as they are.
+    None,
+    /// Divided by their standard deviation in the log (left as they are where it is zero).
+    Std,
+}
+
+/// How the policy is drawn from the occupancy ratios.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Extraction {
+    /// Behaviour cloning weighted by `w` (`eq:weighted_bc`).
+    WeightedBc,
+}
+
+/// The networks, without their last linear layer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Networks {
+    /// Gaussians per action dimension of a continuous policy.
+    pub mixture_components: usize,
+    /// Smallest standard deviation of a Gaussian, action units.
+    pub min_scale: f32,
+    /// Blocks of `nu` and of `chi`.
+    pub value: Vec<BlockSpec>,
+    /// Blocks of the policy.
+    pub policy: Vec<BlockSpec>,
+}
+
+/// A validated configuration. Built by [`RawConfig::validate`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct TrainConfig {
+    /// The algorithm.
+    pub algo: Algorithm,
+    /// The set of defaults that the other fields started from.
+    pub preset: Preset,
+    /// Gradient steps.
+    pub steps: u64,
+    /// Samples per step.
+    pub batch_size: usize,
+    /// Seed of every random stream.
+    pub seed: u64,
+    /// Threads; they change the speed, never the result.
+    pub threads: usize,
+    /// Discount in `(0, 1]`; 1 is the restart chain.
+    pub gamma: f64,
+    /// Weight of the divergence, units of the scaled reward.
+    pub alpha: f64,
+    /// Radius (KL) of the cost bound; 0 constrains the plain estimate.
+    pub epsilon: f64,
+    /// The divergence.
+    pub divergence: Divergence,
+    /// Adam's rate for `nu` and `chi`.
+    pub learning_rate: f32,
+    /// Adam's rate for the policy.
+    pub policy_learning_rate: f32,
+    /// Adam's rate for `log lambda`, `log tau` and `mu`.
+    pub multiplier_learning_rate: f32,
+    /// Where `lambda` is stopped, scaled reward per unit of cost; reaching it ends the run as diverged.
+    pub lambda_max: f64,
+    /// Form of the cost bound's loss.
+    pub bound_loss: BoundLoss,
+    /// Whether observations are shifted and scaled to mean 0 and standard deviation 1.
+    pub normalize_observations: bool,
+    /// Scaling of rewards.
+    pub reward_scale: RewardScale,
+    /// How the policy is drawn from `w`.
+    pub extraction: Extraction,
+    /// Rate of the exponential average of the policy's weights, which is what is exported; 0 exports the last ones.
+    pub policy_average_rate: f32,
+    /// How the exported policy acts.
+    pub acting: Acting,
+    /// Steps between checkpoints.
+    pub checkpoint_every: u64,
+    /// Checkpoints kept, the newest; at least 1.
+    pub keep_checkpoints: usize,
+    /// Steps over which metrics are averaged.
+    pub log_every: u64,
+    /// Gradient penalty of `nu` and `chi`.
+    pub gradient_penalty: GradientPenalty,
+    /// The networks.
+    pub networks: Networks,
+    /// Costs and their limits, `K` of them.
+    pub limits: Vec<LimitConfig>,
+}
+
+impl TrainConfig {
+    /// The configuration as TOML that [`RawConfig::from_toml`] reads back to the same.
+    ///
+    /// # Errors
+    /// If a value has no TOML form; a validated configuration has none such.
+    pub fn to_toml(&self) -> Result<String, ConfigError> {
+        toml::to_string(self).map_err(|error| ConfigError::Write(error.to_string()))
+    }
+
+    /// How the log is read for cost limits: the restart chain at `gamma = 1`; else discounted, ending where every
+    /// logged episode truly ends, and continuing through time-outs otherwise.
+    #[must_use]
+    pub fn reading(&self, facts: &LogFacts) -> ProcessReading {
+        if self.gamma == 1.0 {
+            ProcessReading::RestartChain
+        } else if facts.always_terminal {
+            ProcessReading::Terminating { gamma: self.gamma }
+        } else {
+            ProcessReading::Continuing { gamma: self.gamma }
+        }
+    }
+}
+
+/// What a configuration needs to know of a log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogFacts {
+    /// Names of the logged costs.
+    pub cost_names: Vec<String>,
+    /// Length of the logged episodes; episodes that were cut do not count unless there are no others.
+    pub horizon: EpisodeHorizon,
+    /// Whether every episode (that was not cut) ended in a terminal.
+    pub always_terminal: bool,
+}
+
+impl LogFacts {
+    /// Reads the facts off a log.
+    #[must_use]
+    pub fn of(data: &Transitions) -> Self {
+        let whole = data.episodes().iter().filter(|e| e.end != EpisodeEnd::Cut);
+        let mut lengths: Vec<usize> = whole.clone().map(|e| e.len).collect();
+        let always_terminal = !lengths.is_empty() && whole.clone().all(|e| e.end == EpisodeEnd::Terminal);
+        if lengths.is_empty() {
+            lengths = data.episodes().iter().map(|e| e.len).collect();
+        }
+        let mean = lengths.iter().sum::<usize>() as f64 / lengths.len().max(1) as f64;
+        let horizon = if lengths.windows(2).all(|pair| pair[0] == pair[1]) {
+            EpisodeHorizon::Fixed(mean)
+        } else {
+            EpisodeHorizon::Varying { logged_mean: mean }
+        };
+        LogFacts { cost_names: data.cost_names().to_vec(), horizon, always_terminal }
+    }
+}
+
+/// A configuration that cannot be used.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// Not TOML, a field of the wrong type, or an unknown field.
+    #[error("the configuration cannot be read: {0}")]
+    Parse(String),
+    /// The configuration has no TOML form.
+    #[error("the configuration cannot be written: {0}")]
+    Write(String),
+    /// A value outside its range.
+    #[error("{field} = {value} is outside its range; use {allowed}")]
+    Range {
+        /// Name of the field.
+        field: &'static str,
+        /// What was given.
+        value: String,
+        /// What may be given.
+        allowed: &'static str,
+    },
+    /// The algorithm keeps limits and none was given.
+    #[error("{algo} needs at least one cost limit; give --limit and --limit-unit, or train optidice")]
+    NoLimit {
+        /// The algorithm.
+        algo: Algorithm,
+    },
+    /// The log has no such cost.
+    #[error("the log has no cost {name:?}; it has {known:?}")]
+    UnknownCost {
+        /// The name that was given.
+        name: String,
+        /// The names there are.
+        known: Vec<String>,
+    },
+    /// A limit does not say to which of several costs it belongs.
+    #[error("limit {limit} does not name its cost, and the log has {known:?}; name one")]
+    UnnamedCost {
+        /// The limit that was given.
+        limit: f64,
+        /// The costs of the log.
+        known: Vec<String>,
+    },
+    /// Two limits of one cost.
+    #[error("cost {name:?} has two limits; keep one")]
+    TwoLimits {
+        /// The cost.
+        name: String,
+    },
+    /// A limit without its unit.
+    #[error("limit {limit} has no unit; say step (average cost of a step) or episode (total of an episode)")]
+    NoUnit {
+        /// The limit that was given.
+        limit: f64,
+    },
+    /// The limit cannot become a constraint.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+}
+
+/// The unit of a limit, for writing it back.
+fn unit_of(limit: CostLimit) -> LimitUnit {
+    match limit {
+        CostLimit::PerStep { .. } => LimitUnit::Step,
+        CostLimit::PerEpisode { .. } => LimitUnit::Episode,
+    }
+}

@@ -1,0 +1,98 @@
+//! Sets of defaults.
+
+use coptidice_core::Divergence;
+use coptidice_nn::{Activation, BlockSpec};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Extraction, GradientPenalty, Networks, RewardScale, ScaleRule, TrainConfig,
+};
+use crate::coptidice::losses::BoundLoss;
+use crate::policy::Acting;
+use crate::registry::Algorithm;
+
+/// A set of defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Preset {
+    /// Small networks that train within minutes on a CPU; scales itself to the log.
+    Fast,
+    /// The networks and hyperparameters of the paper's experiments on continuous control.
+    Paper,
+}
+
+impl Preset {
+    /// The defaults, for `algo`.
+    pub(crate) fn defaults(self, algo: Algorithm) -> TrainConfig {
+        match self {
+            Preset::Fast => fast(algo),
+            Preset::Paper => paper(algo),
+        }
+    }
+}
+
+fn dense(width: usize, layer_norm: bool, activation: Activation) -> BlockSpec {
+    BlockSpec::Dense { width, layer_norm, activation }
+}
+
+fn fast(algo: Algorithm) -> TrainConfig {
+    TrainConfig {
+        preset: Preset::Fast,
+        batch_size: 512,
+        alpha: 0.5,
+        multiplier_learning_rate: 3e-3,
+        normalize_observations: true,
+        reward_scale: RewardScale::Rule(ScaleRule::Std),
+        policy_average_rate: 1e-3,
+        networks: Networks {
+            value: vec![dense(256, true, Activation::Tanh), dense(256, false, Activation::Elu)],
+            policy: vec![dense(256, true, Activation::Tanh), dense(256, false, Activation::Relu)],
+            mixture_components: 5,
+            min_scale: 1e-2,
+        },
+        ..paper(algo)
+    }
+}
+
+/// The paper's appendix on RWRL tasks, completed from the authors' published code where the text is silent.
+fn paper(algo: Algorithm) -> TrainConfig {
+    let mut policy = vec![dense(300, true, Activation::Tanh), dense(1024, false, Activation::Identity)];
+    policy.extend(vec![BlockSpec::Residual { width: 1024 }; 4]);
+    TrainConfig {
+        algo,
+        preset: Preset::Paper,
+        steps: 10_000,
+        batch_size: 1024,
+        seed: 0,
+        threads: 0,
+        gamma: 0.995,
+        alpha: 0.01,
+        epsilon: 0.01,
+        divergence: Divergence::SoftChi,
+        learning_rate: 3e-4,
+        policy_learning_rate: 3e-4,
+        multiplier_learning_rate: 3e-4,
+        lambda_max: 1e3,
+        bound_loss: BoundLoss::Paper,
+        normalize_observations: false,
+        reward_scale: RewardScale::Rule(ScaleRule::None),
+        extraction: Extraction::WeightedBc,
+        policy_average_rate: 0.0,
+        acting: Acting::Mean,
+        checkpoint_every: 1000,
+        keep_checkpoints: 2,
+        log_every: 100,
+        gradient_penalty: GradientPenalty { coefficient: 1e-5, bound: 5.0 },
+        networks: Networks {
+            value: vec![
+                dense(512, true, Activation::Tanh),
+                dense(512, false, Activation::Elu),
+                dense(256, false, Activation::Elu),
+            ],
+            policy,
+            mixture_components: 5,
+            min_scale: 1e-4,
+        },
+        limits: Vec::new(),
+    }
+}

@@ -1,0 +1,287 @@
+//! A configuration as it is written, before it is checked.
+
+use coptidice_core::{CostLimit, Divergence, EpisodeHorizon, LimitUnit};
+use coptidice_nn::BlockSpec;
+use serde::{Deserialize, Serialize};
+
+use super::{ConfigError, Extraction, LimitConfig, LogFacts, Preset, RewardScale, TrainConfig, unit_of};
+use crate::coptidice::losses::BoundLoss;
+use crate::policy::Acting;
+use crate::registry::Algorithm;
+
+/// A configuration as it is written. Fields that are left out take the value of `preset`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawConfig {
+    /// The algorithm: `bc`, `optidice` or `coptidice` (default).
+    pub algo: Option<Algorithm>,
+    /// The set of defaults: `fast` (default) or `paper`.
+    pub preset: Option<Preset>,
+    /// Gradient steps, at least 1.
+    pub steps: Option<u64>,
+    /// Samples per step, at least 2.
+    pub batch_size: Option<usize>,
+    /// Seed of every random stream, below 2^63.
+    pub seed: Option<u64>,
+    /// Threads, 0 for one per core. They change the speed, never the result.
+    pub threads: Option<usize>,
+    /// Discount in `(0, 1]`. Below 1 the process is read as continuing: values are bootstrapped through time-outs and
+    /// stop at terminals. At 1 the last step of an episode leads back to a fresh initial state.
+    pub gamma: Option<f64>,
+    /// Weight of the divergence from the log, units of the scaled reward; larger stays closer to the log.
+    pub alpha: Option<f64>,
+    /// Radius (KL) of the cost's upper bound; larger is more cautious. 0 constrains the plain estimate instead.
+    pub epsilon: Option<f64>,
+    /// The divergence: `chi2`, `softchi` or `kl`.
+    pub divergence: Option<Divergence>,
+    /// Adam's rate for `nu` and `chi`.
+    pub learning_rate: Option<f32>,
+    /// Adam's rate for the policy.
+    pub policy_learning_rate: Option<f32>,
+    /// Adam's rate for `log lambda`, `log tau` and `mu`: the most by which each can move in one step.
+    pub multiplier_learning_rate: Option<f32>,
+    /// Where `lambda` is stopped, scaled reward per unit of cost. Reaching it means that the limit cannot be kept
+    /// on this log at this `alpha`, and ends the run as diverged.
+    pub lambda_max: Option<f64>,
+    /// Form of the cost bound: `paper`, or `reference` for the form of the authors' published code.
+    pub bound_loss: Option<BoundLoss>,
+    /// Whether observations are shifted and scaled to mean 0 and standard deviation 1. Exported with the policy.
+    pub normalize_observations: Option<bool>,
+    /// Scaling of rewards: `"none"`, `"std"` or a positive factor. Reported figures are in the log's own units.
+    pub reward_scale: Option<RewardScale>,
+    /// How the policy is drawn from the occupancy ratios: `weighted_bc`.
+    pub extraction: Option<Extraction>,
+    /// Rate of the exponential average of the policy's weights, in `[0, 1)`. The average is what is exported;
+    /// 0 exports the last weights.
+    pub policy_average_rate: Option<f32>,
+    /// How the exported policy acts: `mean`, `mode` or `sample`.
+    pub acting: Option<Acting>,
+    /// Steps between checkpoints, at least 1.
+    pub checkpoint_every: Option<u64>,
+    /// Checkpoints kept, at least 1.
+    pub keep_checkpoints: Option<usize>,
+    /// Steps over which metrics are averaged and then reported, at least 1.
+    pub log_every: Option<u64>,
+    /// Gradient penalty of `nu` and `chi`.
+    pub gradient_penalty: Option<RawGradientPenalty>,
+    /// The networks.
+    pub networks: Option<RawNetworks>,
+    /// Costs and their limits. Algorithms that keep no limit report the costs all the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<RawLimit>,
+}
+
+/// See [`super::GradientPenalty`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawGradientPenalty {
+    /// Weight of the penalty; 0 switches it off.
+    pub coefficient: Option<f32>,
+    /// Norm of the gradient up to which nothing is charged.
+    pub bound: Option<f32>,
+}
+
+/// See [`super::Networks`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawNetworks {
+    /// Blocks of `nu` and of `chi`, before a last linear layer.
+    pub value: Option<Vec<BlockSpec>>,
+    /// Blocks of the policy, before a last linear layer.
+    pub policy: Option<Vec<BlockSpec>>,
+    /// Gaussians per action dimension of a continuous policy; 1 is a single Gaussian.
+    pub mixture_components: Option<usize>,
+    /// Smallest standard deviation of a Gaussian, action units.
+    pub min_scale: Option<f32>,
+}
+
+/// One cost limit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawLimit {
+    /// Name of the cost; may be left out where the log has one cost only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<String>,
+    /// The limit, cost units per `unit`.
+    pub limit: f64,
+    /// `step` (average cost of one step) or `episode` (undiscounted total of one episode).
+    pub unit: Option<LimitUnit>,
+    /// Steps of an episode, for a limit per episode: a number, `"logged"` (default) to take the logged lengths, or
+    /// `{ logged_mean = M }` for lengths that vary with the policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub horizon: Option<RawHorizon>,
+}
+
+/// See [`RawLimit::horizon`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum RawHorizon {
+    /// Every episode lasts this many steps.
+    Steps(f64),
+    /// `"logged"`.
+    Word(LoggedWord),
+    /// Lengths vary.
+    Varying {
+        /// Mean logged length, steps.
+        logged_mean: f64,
+    },
+}
+
+/// The word `logged`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LoggedWord {
+    /// As in the log.
+    Logged,
+}
+
+impl From<LimitConfig> for RawLimit {
+    fn from(config: LimitConfig) -> Self {
+        let (limit, horizon) = match config.limit {
+            CostLimit::PerStep { limit } => (limit, None),
+            CostLimit::PerEpisode { limit, horizon: EpisodeHorizon::Fixed(steps) } => {
+                (limit, Some(RawHorizon::Steps(steps)))
+            }
+            CostLimit::PerEpisode { limit, horizon: EpisodeHorizon::Varying { logged_mean } } => {
+                (limit, Some(RawHorizon::Varying { logged_mean }))
+            }
+        };
+        RawLimit { cost: Some(config.cost), limit, unit: Some(unit_of(config.limit)), horizon }
+    }
+}
+
+impl RawConfig {
+    /// Reads TOML.
+    ///
+    /// # Errors
+    /// [`ConfigError::Parse`] with the place.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        toml::from_str(text).map_err(|error| ConfigError::Parse(error.to_string()))
+    }
+
+    /// Fills in the preset, resolves costs and units against the log, and checks every value.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn validate(self, facts: &LogFacts) -> Result<TrainConfig, ConfigError> {
+        let algo = self.algo.unwrap_or(Algorithm::Coptidice);
+        let mut config = self.preset.unwrap_or(Preset::Fast).defaults(algo);
+        config.limits =
+            self.limits.iter().map(|limit| resolve(limit, facts)).collect::<Result<Vec<_>, _>>()?;
+        self.override_defaults(&mut config);
+        check(&config, facts)?;
+        Ok(config)
+    }
+
+    fn override_defaults(self, config: &mut TrainConfig) {
+        macro_rules! take {
+            ($source:expr => $target:expr; $($field:ident)*) => {
+                $(if let Some(value) = $source.$field { $target.$field = value; })*
+            };
+        }
+        take!(self => config; steps batch_size seed threads gamma alpha epsilon divergence learning_rate
+            policy_learning_rate multiplier_learning_rate lambda_max bound_loss normalize_observations
+            reward_scale extraction policy_average_rate acting checkpoint_every keep_checkpoints log_every);
+        if let Some(penalty) = self.gradient_penalty {
+            take!(penalty => config.gradient_penalty; coefficient bound);
+        }
+        if let Some(networks) = self.networks {
+            take!(networks => config.networks; value policy mixture_components min_scale);
+        }
+    }
+}
+
+fn resolve(raw: &RawLimit, facts: &LogFacts) -> Result<LimitConfig, ConfigError> {
+    let known = || facts.cost_names.clone();
+    let cost = match (&raw.cost, facts.cost_names.as_slice()) {
+        (Some(name), names) if names.contains(name) => name.clone(),
+        (Some(name), _) => return Err(ConfigError::UnknownCost { name: name.clone(), known: known() }),
+        (None, [only]) => only.clone(),
+        (None, _) => return Err(ConfigError::UnnamedCost { limit: raw.limit, known: known() }),
+    };
+    let unit = raw.unit.ok_or(ConfigError::NoUnit { limit: raw.limit })?;
+    let horizon = match raw.horizon {
+        None | Some(RawHorizon::Word(LoggedWord::Logged)) => facts.horizon,
+        Some(RawHorizon::Steps(steps)) => EpisodeHorizon::Fixed(steps),
+        Some(RawHorizon::Varying { logged_mean }) => EpisodeHorizon::Varying { logged_mean },
+    };
+    Ok(LimitConfig { cost, limit: CostLimit::new(raw.limit, unit, horizon)? })
+}
+
+fn check(config: &TrainConfig, facts: &LogFacts) -> Result<(), ConfigError> {
+    let range = |good: bool, field, value: &dyn std::fmt::Display, allowed| {
+        if good { Ok(()) } else { Err(ConfigError::Range { field, value: value.to_string(), allowed }) }
+    };
+    const POSITIVE: &str = "a finite number above 0";
+    const COUNT: &str = "at least 1";
+    range(config.steps >= 1, "steps", &config.steps, COUNT)?;
+    range(
+        (2..=1 << 20).contains(&config.batch_size),
+        "batch_size",
+        &config.batch_size,
+        "2 to 1048576 samples",
+    )?;
+    range(i64::try_from(config.seed).is_ok(), "seed", &config.seed, "a number below 2^63")?;
+    range(config.gamma > 0.0 && config.gamma <= 1.0, "gamma", &config.gamma, "a number in (0, 1]")?;
+    range(positive(config.alpha), "alpha", &config.alpha, POSITIVE)?;
+    range(
+        config.epsilon >= 0.0 && config.epsilon.is_finite(),
+        "epsilon",
+        &config.epsilon,
+        "a finite number, 0 or above",
+    )?;
+    for (field, rate) in [
+        ("learning_rate", config.learning_rate),
+        ("policy_learning_rate", config.policy_learning_rate),
+        ("multiplier_learning_rate", config.multiplier_learning_rate),
+        ("networks.min_scale", config.networks.min_scale),
+        ("gradient_penalty.bound", config.gradient_penalty.bound),
+    ] {
+        range(positive(f64::from(rate)), field, &rate, POSITIVE)?;
+    }
+    let coefficient = config.gradient_penalty.coefficient;
+    range(
+        coefficient >= 0.0 && coefficient.is_finite(),
+        "gradient_penalty.coefficient",
+        &coefficient,
+        "a finite number, 0 or above",
+    )?;
+    range(
+        config.lambda_max > 1.0 && config.lambda_max.is_finite(),
+        "lambda_max",
+        &config.lambda_max,
+        "a finite number above 1",
+    )?;
+    if let RewardScale::Factor(factor) = config.reward_scale {
+        range(positive(factor), "reward_scale", &factor, "\"none\", \"std\" or a finite number above 0")?;
+    }
+    let average = config.policy_average_rate;
+    range((0.0..1.0).contains(&average), "policy_average_rate", &average, "a number in [0, 1)")?;
+    range(config.checkpoint_every >= 1, "checkpoint_every", &config.checkpoint_every, COUNT)?;
+    range(config.keep_checkpoints >= 1, "keep_checkpoints", &config.keep_checkpoints, COUNT)?;
+    range(config.log_every >= 1, "log_every", &config.log_every, COUNT)?;
+    let components = config.networks.mixture_components;
+    range((1..=100).contains(&components), "networks.mixture_components", &components, "1 to 100")?;
+    check_limits(config, facts)
+}
+
+fn positive(value: f64) -> bool {
+    value > 0.0 && value.is_finite()
+}
+
+fn check_limits(config: &TrainConfig, facts: &LogFacts) -> Result<(), ConfigError> {
+    let mut names: Vec<&str> = config.limits.iter().map(|limit| limit.cost.as_str()).collect();
+    names.sort_unstable();
+    if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(ConfigError::TwoLimits { name: pair[0].to_owned() });
+    }
+    if config.algo.keeps_limits() {
+        if config.limits.is_empty() {
+            return Err(ConfigError::NoLimit { algo: config.algo });
+        }
+        for limit in &config.limits {
+            limit.limit.constraint(config.reading(facts))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,150 @@
+use coptidice_core::rng::stream;
+
+use super::*;
+
+fn facts() -> LogFacts {
+    LogFacts {
+        cost_names: vec!["heat".into(), "wear".into()],
+        horizon: EpisodeHorizon::Fixed(50.0),
+        always_terminal: false,
+    }
+}
+
+fn validate(toml: &str) -> Result<TrainConfig, ConfigError> {
+    RawConfig::from_toml(toml)?.validate(&facts())
+}
+
+const LIMIT: &str = "[[limits]]\ncost = \"heat\"\nlimit = 0.1\nunit = \"step\"\n";
+
+#[test]
+fn presets_round_trip_with_every_default_written_out() {
+    for preset in ["fast", "paper"] {
+        for algo in Algorithm::ALL {
+            let config = validate(&format!("algo = \"{algo}\"\npreset = \"{preset}\"\n{LIMIT}")).unwrap();
+            let written = config.to_toml().unwrap();
+            let again = RawConfig::from_toml(&written).unwrap();
+            // Nothing is left to a preset that may change later.
+            let full = serde_json::to_value(&again).unwrap();
+            assert!(full.as_object().unwrap().values().all(|value| !value.is_null()), "{full}");
+            assert_eq!(again.validate(&facts()).unwrap(), config);
+        }
+    }
+}
+
+#[test]
+fn fields_override_the_preset_one_by_one() {
+    let config = validate(&format!(
+        "steps = 7\nreward_scale = 0.5\nbound_loss = \"reference\"\nacting = \"mode\"\n\
+         [gradient_penalty]\nbound = 2.0\n[networks]\nmixture_components = 1\n\
+         value = [{{ kind = \"dense\", width = 8, layer_norm = false, activation = \"relu\" }}]\n{LIMIT}"
+    ))
+    .unwrap();
+    assert_eq!((config.steps, config.algo), (7, Algorithm::Coptidice));
+    assert_eq!(config.reward_scale, RewardScale::Factor(0.5));
+    assert_eq!(config.gradient_penalty, GradientPenalty { coefficient: 1e-5, bound: 2.0 });
+    assert_eq!((config.networks.value.len(), config.networks.policy.len()), (1, 2));
+}
+
+#[test]
+fn limits_carry_their_units_and_take_the_logged_length() {
+    let config = validate(
+        "[[limits]]\ncost = \"wear\"\nlimit = 5\nunit = \"episode\"\n\
+         [[limits]]\ncost = \"heat\"\nlimit = 5\nunit = \"episode\"\nhorizon = 10\n",
+    )
+    .unwrap();
+    let horizon = EpisodeHorizon::Fixed(50.0);
+    assert_eq!(config.limits[0].limit, CostLimit::PerEpisode { limit: 5.0, horizon });
+    assert_eq!(config.limits[1].limit.constraint(config.reading(&facts())).unwrap().limit, 0.5);
+
+    let varying = LogFacts { horizon: EpisodeHorizon::Varying { logged_mean: 9.0 }, ..facts() };
+    let raw = "[[limits]]\ncost = \"wear\"\nlimit = 5\nunit = \"episode\"\nhorizon = \"logged\"\n";
+    let refused = RawConfig::from_toml(raw).unwrap().validate(&varying);
+    assert_eq!(refused, Err(ConfigError::Limit(LimitError::VaryingLengths { gamma: 0.995 })));
+    let chain = RawConfig::from_toml(&format!("gamma = 1.0\n{raw}")).unwrap().validate(&varying).unwrap();
+    let again = RawConfig::from_toml(&chain.to_toml().unwrap()).unwrap().validate(&facts()).unwrap();
+    assert_eq!(again, chain, "the length stays as it was in the log that was trained on");
+}
+
+#[test]
+fn the_process_is_read_as_it_was_logged() {
+    let config = validate(LIMIT).unwrap();
+    assert_eq!(config.reading(&facts()), ProcessReading::Continuing { gamma: 0.995 });
+    let terminal = LogFacts { always_terminal: true, ..facts() };
+    assert_eq!(config.reading(&terminal), ProcessReading::Terminating { gamma: 0.995 });
+    let chain = validate(&format!("gamma = 1\n{LIMIT}")).unwrap();
+    assert_eq!(chain.reading(&terminal), ProcessReading::RestartChain);
+}
+
+#[test]
+fn each_mistake_has_its_own_error() {
+    let limit = |name: &str| format!("[[limits]]\ncost = \"{name}\"\nlimit = 0.1\nunit = \"step\"\n");
+    assert!(matches!(validate("stepps = 3"), Err(ConfigError::Parse(message)) if message.contains("stepps")));
+    assert!(matches!(validate("algo = \"crr\""), Err(ConfigError::Parse(_))));
+    assert!(matches!(validate(""), Err(ConfigError::NoLimit { algo: Algorithm::Coptidice })));
+    assert!(validate("algo = \"bc\"").is_ok() && validate("algo = \"optidice\"").is_ok());
+    assert!(matches!(validate(&limit("cold")), Err(ConfigError::UnknownCost { .. })));
+    assert!(matches!(validate(&(limit("heat") + &limit("heat"))), Err(ConfigError::TwoLimits { .. })));
+    let unnamed = "[[limits]]\nlimit = 0.1\nunit = \"step\"\n";
+    assert!(matches!(validate(unnamed), Err(ConfigError::UnnamedCost { .. })));
+    let unit = "[[limits]]\ncost = \"heat\"\nlimit = 0.1\n";
+    assert!(matches!(validate(unit), Err(ConfigError::NoUnit { .. })));
+    let endless = "[[limits]]\ncost = \"heat\"\nlimit = inf\nunit = \"step\"\n";
+    assert!(matches!(validate(endless), Err(ConfigError::Limit(LimitError::NotFinite(_)))));
+}
+
+#[test]
+fn values_out_of_range_are_named() {
+    for (field, values) in [
+        ("steps", vec!["0"]),
+        ("batch_size", vec!["1", "99999999"]),
+        ("gamma", vec!["0.0", "1.001", "nan", "-1.0"]),
+        ("alpha", vec!["0.0", "-1.0", "nan", "inf"]),
+        ("epsilon", vec!["-0.1", "nan"]),
+        ("learning_rate", vec!["0.0", "inf"]),
+        ("policy_learning_rate", vec!["0.0"]),
+        ("multiplier_learning_rate", vec!["-1.0"]),
+        ("lambda_max", vec!["1.0", "nan"]),
+        ("reward_scale", vec!["0.0", "-2.0"]),
+        ("policy_average_rate", vec!["1.0", "-0.1", "nan"]),
+        ("checkpoint_every", vec!["0"]),
+        ("keep_checkpoints", vec!["0"]),
+        ("log_every", vec!["0"]),
+    ] {
+        for value in values {
+            let found = validate(&format!("{field} = {value}\n{LIMIT}"));
+            assert!(matches!(&found, Err(ConfigError::Range { field: named, .. }) if *named == field), "{found:?}");
+        }
+    }
+}
+
+#[test]
+fn facts_are_read_off_a_log() {
+    use coptidice_data::{ActionSpace, Schema, Step, StepAction, TransitionsBuilder};
+    let schema = Schema {
+        observation_dim: 1,
+        action: ActionSpace::discrete(2),
+        cost_names: vec!["heat".into()],
+        propensity: false,
+    };
+    let mut builder = TransitionsBuilder::new(schema).unwrap();
+    let mut rng = stream(0, "facts", 0);
+    // Two whole episodes of three steps, then one that was cut after two.
+    for step in 0..8 {
+        let observation = [rand::RngExt::random::<f32>(&mut rng)];
+        builder
+            .push(&Step {
+                observation: &observation,
+                action: StepAction::Discrete(0),
+                reward: 0.0,
+                costs: &[0.0],
+                next_observation: &observation,
+                terminal: step == 2,
+                timeout: step == 5,
+                propensity: None,
+            })
+            .unwrap();
+    }
+    let facts = LogFacts::of(&builder.finish().unwrap());
+    assert_eq!(facts.horizon, EpisodeHorizon::Fixed(3.0));
+    assert!(!facts.always_terminal);
+}

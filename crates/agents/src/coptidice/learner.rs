@@ -1,0 +1,214 @@
+//! One gradient step on every part of the dual and on the policy (the paper's algorithm `alg:coptidice`).
+//!
+//! All gradients of a step are taken at the same parameters: `nu` gives `w`, and `w` is a constant in the bound, in
+//! the loss of `lambda` and in the policy's.
+
+use coptidice_nn::{NetworkSpec, Penalty, Pool};
+
+use super::figures::{Figures, Metrics, NO_PENALTY};
+use super::losses::{bound_loss, flow_loss, multiplier_loss};
+use super::multipliers::Multipliers;
+use crate::TrainError;
+use crate::config::TrainConfig;
+use crate::extraction::{PolicyTrainer, sample_weights};
+use crate::learner::{BadQuantity, Learner, StateMut};
+use crate::problem::{Problem, ValueScale};
+use crate::sampler::Batch;
+use crate::trained::TrainedNetwork;
+
+/// What is compared with the limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Constraint {
+    /// Nothing: costs are only reported.
+    None,
+    /// The plain estimate `mean(w c)` (`eq:nu_lambda_optimization`).
+    Plain,
+    /// The upper bound (`eq:nu_lambda_tau_chi_optimization`).
+    UpperBound,
+}
+
+/// `chi` and the buffers of its loss.
+struct CostBound {
+    chi: TrainedNetwork,
+    d_chi: Vec<f32>,
+    ell: Vec<f64>,
+}
+
+/// OptiDICE and COptiDICE in training.
+pub(crate) struct DiceLearner {
+    config: TrainConfig,
+    /// `[K]`, scaled cost per step.
+    limits: Vec<f64>,
+    value_scale: ValueScale,
+    cost_names: Vec<String>,
+    constraint: Constraint,
+    nu: TrainedNetwork,
+    d_nu: Vec<f32>,
+    bound: Option<CostBound>,
+    multipliers: Multipliers,
+    d_log_lambda: Vec<f64>,
+    policy: PolicyTrainer,
+    w: Vec<f32>,
+    policy_weights: Vec<f32>,
+    figures: Figures,
+    metrics: Metrics,
+}
+
+impl DiceLearner {
+    pub(crate) fn new(problem: &Problem<'_>, constraint: Constraint) -> Result<Self, TrainError> {
+        let config = problem.config;
+        let (size, costs) = (config.batch_size, problem.costs.len());
+        let value_network = |output, purpose| {
+            let input = problem.data.observation_dim();
+            let spec = NetworkSpec { input, blocks: config.networks.value.clone(), output };
+            TrainedNetwork::new(spec, config.seed, purpose, config.learning_rate, 3 * size)
+        };
+        let bound = match constraint {
+            Constraint::UpperBound => Some(CostBound {
+                chi: value_network(costs, "chi")?,
+                d_chi: vec![0.0; 3 * size * costs],
+                ell: vec![0.0; size],
+            }),
+            Constraint::None | Constraint::Plain => None,
+        };
+        let mu = if config.gamma == 1.0 { problem.mean_reward } else { 0.0 };
+        let constrained = constraint != Constraint::None;
+        let rate = config.multiplier_learning_rate;
+        Ok(DiceLearner {
+            config: config.clone(),
+            limits: problem.costs.iter().map(|cost| cost.scaled_limit()).collect(),
+            value_scale: problem.value_scale.clone(),
+            cost_names: problem.costs.iter().map(|cost| cost.name.clone()).collect(),
+            constraint,
+            nu: value_network(1, "nu")?,
+            d_nu: vec![0.0; 3 * size],
+            bound,
+            multipliers: Multipliers::new(costs, constrained, mu, rate, config.lambda_max),
+            d_log_lambda: vec![0.0; costs],
+            policy: PolicyTrainer::new(problem)?,
+            w: vec![0.0; size],
+            policy_weights: vec![0.0; size],
+            figures: Figures::new(costs),
+            metrics: Metrics::new(problem, constraint),
+        })
+    }
+
+    /// Gradient of `J_nu` (`eq:J_theta`) with its penalty; leaves `w`.
+    fn value_gradient(&mut self, batch: &Batch, pool: &Pool) {
+        let TrainedNetwork { network, params, grads, cache, .. } = &mut self.nu;
+        grads.fill(0.0);
+        let nu = network.forward(params, &batch.states, 3 * batch.size, cache, pool);
+        self.figures.largest_nu = largest(nu);
+        self.figures.flow = flow_loss(
+            batch.samples(),
+            nu,
+            &self.multipliers.lambda,
+            &self.limits,
+            self.multipliers.mu,
+            self.config.alpha,
+            self.config.divergence,
+            &mut self.w,
+            &mut self.d_nu,
+        );
+        network.backward(params, &batch.states, &self.d_nu, 3 * batch.size, cache, grads, None, pool);
+        self.figures.nu_penalty = penalise(&mut self.nu, batch, &self.config, pool);
+        let costs = self.limits.len();
+        for (k, estimate) in self.figures.cost_estimates.iter_mut().enumerate() {
+            let priced = batch.costs.iter().skip(k).step_by(costs).zip(&self.w);
+            *estimate = priced.map(|(&c, &w)| f64::from(c) * f64::from(w)).sum::<f64>() / batch.size as f64;
+        }
+    }
+
+    /// Gradient of `J_{tau,chi}` (`eq:J_tau_phi`) with its penalty.
+    fn bound_gradient(&mut self, batch: &Batch, pool: &Pool) {
+        let Some(CostBound { chi, d_chi, ell }) = &mut self.bound else { return };
+        let TrainedNetwork { network, params, grads, cache, .. } = &mut *chi;
+        grads.fill(0.0);
+        let outputs = network.forward(params, &batch.states, 3 * batch.size, cache, pool);
+        let (epsilon, form) = (self.config.epsilon, self.config.bound_loss);
+        let tau = &self.multipliers.tau;
+        bound_loss(batch.samples(), &self.w, outputs, tau, epsilon, form, ell, d_chi, &mut self.figures.bounds);
+        network.backward(params, &batch.states, d_chi, 3 * batch.size, cache, grads, None, pool);
+        self.figures.chi_penalty = penalise(chi, batch, &self.config, pool);
+    }
+
+    /// Gradient of `J_lambda` (`eq:J_lambda`), and those of `tau` and `mu` gathered beside it.
+    fn multiplier_gradient(&mut self) {
+        let Figures { flow, cost_estimates, compared, bounds, multiplier_loss: loss, .. } = &mut self.figures;
+        match self.constraint {
+            Constraint::None | Constraint::Plain => compared.copy_from_slice(cost_estimates),
+            Constraint::UpperBound => {
+                for (compared, bound) in compared.iter_mut().zip(&*bounds) {
+                    *compared = bound.cost(self.config.bound_loss);
+                }
+            }
+        }
+        // Where nothing is constrained lambda is zero, and so is its gradient.
+        *loss = multiplier_loss(&self.multipliers.lambda, &self.limits, compared, &mut self.d_log_lambda);
+        let d_tau = bounds.iter().map(|bound| bound.d_tau);
+        let d_mu = if self.config.gamma == 1.0 { flow.d_mu } else { 0.0 };
+        self.multipliers.set_gradient(&self.d_log_lambda, d_tau, d_mu);
+    }
+
+    /// Every gradient of a step but the policy's.
+    fn gradients(&mut self, batch: &Batch, pool: &Pool) {
+        self.value_gradient(batch, pool);
+        self.bound_gradient(batch, pool);
+        self.multiplier_gradient();
+    }
+}
+
+/// Adds the gradient penalty at the batch's mixes.
+fn penalise(trained: &mut TrainedNetwork, batch: &Batch, config: &TrainConfig, pool: &Pool) -> Penalty {
+    let TrainedNetwork { network, params, grads, cache, .. } = trained;
+    let (coefficient, bound) = (config.gradient_penalty.coefficient, config.gradient_penalty.bound);
+    if coefficient == 0.0 {
+        return NO_PENALTY;
+    }
+    network.gradient_penalty(params, &batch.mixes, batch.size, coefficient, bound, cache, grads, pool)
+}
+
+/// Largest absolute value; NaN if any value is.
+fn largest(values: &[f32]) -> f64 {
+    let top = values.iter().fold(0.0_f32, |top, v| if v.is_nan() || top.is_nan() { f32::NAN } else { top.max(v.abs()) });
+    f64::from(top)
+}
+
+impl Learner for DiceLearner {
+    fn step(&mut self, batch: &Batch, pool: &Pool) {
+        self.gradients(batch, pool);
+        sample_weights(self.config.extraction, &self.w, &mut self.policy_weights);
+        self.figures.policy_loss = self.policy.step(batch, &self.policy_weights, pool);
+        self.metrics.record(batch, &self.w, &self.figures, &self.multipliers);
+        self.nu.update(pool);
+        if let Some(bound) = &mut self.bound {
+            bound.chi.update(pool);
+        }
+        self.multipliers.update(pool);
+    }
+
+    fn metric_names(&self) -> &[String] {
+        self.metrics.names()
+    }
+
+    fn metrics(&self) -> &[f64] {
+        self.metrics.values()
+    }
+
+    fn health(&self) -> Result<(), BadQuantity> {
+        self.figures.check(&self.multipliers, &self.value_scale, &self.cost_names)
+    }
+
+    fn visit_state(&mut self, visit: &mut dyn FnMut(&str, StateMut<'_>)) {
+        self.nu.visit_state("nu", visit);
+        if let Some(bound) = &mut self.bound {
+            bound.chi.visit_state("chi", visit);
+        }
+        self.multipliers.visit_state(visit);
+        self.policy.visit_state(visit);
+    }
+
+    fn policy_parameters(&self) -> &[f32] {
+        self.policy.exported()
+    }
+}

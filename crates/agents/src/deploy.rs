@@ -1,0 +1,43 @@
+//! From trained parameters to a policy that acts.
+
+use coptidice_data::Actions;
+use coptidice_nn::Network;
+
+use crate::TrainError;
+use crate::config::LogFacts;
+use crate::extraction::{head, spec};
+use crate::policy::{LimitAbout, Policy, PolicyAbout, PolicyParts};
+use crate::problem::Problem;
+
+/// The policy of a run whose policy network has `params` after `steps` steps.
+pub(crate) fn policy(problem: &Problem<'_>, params: &[f32], steps: u64) -> Result<Policy, TrainError> {
+    let head = head(problem);
+    let (action_low, action_high) = problem.action_range();
+    let parts = PolicyParts {
+        network: Network::new(spec(problem, &head))?,
+        params: params.to_vec(),
+        head,
+        normalizer: problem.normalizer.clone(),
+        acting: problem.config.acting,
+        action_low,
+        action_high,
+        about: about(problem, steps),
+    };
+    Ok(Policy::new(parts)?)
+}
+
+fn about(problem: &Problem<'_>, steps: u64) -> PolicyAbout {
+    let (config, data) = (problem.config, problem.data);
+    let episode_steps = LogFacts::of(data).horizon.mean_steps();
+    let limits = config.limits.iter();
+    PolicyAbout {
+        observation_names: data.observation_names().to_vec(),
+        action_names: match data.actions() {
+            Actions::Continuous { .. } => data.action_names().to_vec(),
+            Actions::Discrete { labels, .. } => labels.clone(),
+        },
+        cost_names: data.cost_names().to_vec(),
+        limits: limits.map(|limit| LimitAbout::new(&*limit.cost, limit.limit, episode_steps)).collect(),
+        ..PolicyAbout::new(config.algo.name(), config.seed, steps, data.fingerprint().to_string())
+    }
+}

@@ -1,0 +1,98 @@
+//! From occupancy ratios to a policy: weights per sample in, a policy gradient out.
+//!
+//! [`PolicyTrainer`] descends `J_pi = -mean(weights log pi(a|s))` (`eq:J_psi`, `eq:weighted_bc`); the weights are
+//! constants. Where they come from is the extraction method's affair ([`sample_weights`]).
+
+use coptidice_nn::{NetworkSpec, NnError, Pool, exponential_average};
+
+use crate::config::Extraction;
+use crate::learner::StateMut;
+use crate::policy::Head;
+use crate::problem::Problem;
+use crate::sampler::Batch;
+use crate::trained::TrainedNetwork;
+
+/// Weight of every sample of a batch in the policy's loss, from its occupancy ratio `w` (`[B]` both).
+pub(crate) fn sample_weights(extraction: Extraction, w: &[f32], weights: &mut [f32]) {
+    match extraction {
+        Extraction::WeightedBc => weights.copy_from_slice(w),
+    }
+}
+
+/// The policy in training.
+pub(crate) struct PolicyTrainer {
+    trained: TrainedNetwork,
+    head: Head,
+    d_outputs: Vec<f32>,
+    /// Exponential average of the parameters; empty where averaging is off.
+    average: Vec<f32>,
+    average_rate: f32,
+}
+
+impl PolicyTrainer {
+    pub(crate) fn new(problem: &Problem<'_>) -> Result<Self, NnError> {
+        let config = problem.config;
+        let head = head(problem);
+        let trained =
+            TrainedNetwork::new(spec(problem, &head), config.seed, "policy", config.policy_learning_rate, config.batch_size)?;
+        let average = if config.policy_average_rate > 0.0 { trained.params.clone() } else { Vec::new() };
+        let d_outputs = vec![0.0; config.batch_size * head.outputs()];
+        Ok(PolicyTrainer { trained, head, d_outputs, average, average_rate: config.policy_average_rate })
+    }
+
+    /// One step of Adam on `-mean(weights log pi(a|s))`. Returns the loss before the step.
+    pub(crate) fn step(&mut self, batch: &Batch, weights: &[f32], pool: &Pool) -> f64 {
+        let TrainedNetwork { network, params, grads, cache, .. } = &mut self.trained;
+        let states = batch.current_states();
+        grads.fill(0.0);
+        let outputs = network.forward(params, states, batch.size, cache, pool);
+        let loss = self.head.weighted_nll(outputs, batch.action_batch(), weights, &mut self.d_outputs, pool);
+        network.backward(params, states, &self.d_outputs, batch.size, cache, grads, None, pool);
+        self.trained.update(pool);
+        self.follow(pool);
+        loss
+    }
+
+    /// Moves the average. In the first `1/rate` steps it is the plain mean, so that the initial parameters leave no
+    /// trace in it.
+    fn follow(&mut self, pool: &Pool) {
+        if self.average_rate > 0.0 {
+            let rate = self.average_rate.max(1.0 / self.trained.adam.step as f32);
+            exponential_average(&mut self.average, &self.trained.params, rate, pool);
+        }
+    }
+
+    /// The parameters to export.
+    pub(crate) fn exported(&self) -> &[f32] {
+        if self.average_rate > 0.0 { &self.average } else { &self.trained.params }
+    }
+
+    pub(crate) fn visit_state(&mut self, visit: &mut dyn FnMut(&str, StateMut<'_>)) {
+        self.trained.visit_state("policy", visit);
+        if self.average_rate > 0.0 {
+            visit("policy.average", StateMut::F32(&mut self.average));
+        }
+    }
+}
+
+/// The head that fits the log's actions.
+pub(crate) fn head(problem: &Problem<'_>) -> Head {
+    let networks = &problem.config.networks;
+    match problem.data.actions() {
+        coptidice_data::Actions::Continuous { dim, .. } => Head::Mixture {
+            action_dim: *dim,
+            components: networks.mixture_components,
+            min_scale: networks.min_scale,
+        },
+        coptidice_data::Actions::Discrete { count, .. } => Head::Categorical { actions: *count },
+    }
+}
+
+/// The policy's network under `head`.
+pub(crate) fn spec(problem: &Problem<'_>, head: &Head) -> NetworkSpec {
+    NetworkSpec {
+        input: problem.data.observation_dim(),
+        blocks: problem.config.networks.policy.clone(),
+        output: head.outputs(),
+    }
+}

@@ -1,0 +1,50 @@
+//! What every algorithm offers to the training loop.
+
+use coptidice_nn::Pool;
+
+use crate::sampler::Batch;
+
+/// A piece of a learner's state, for checkpoints.
+pub enum StateMut<'s> {
+    /// Single precision.
+    F32(&'s mut [f32]),
+    /// A counter.
+    U64(&'s mut u64),
+}
+
+/// A quantity that went bad.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BadQuantity {
+    /// What it is, with the name of the cost where it belongs to one.
+    pub quantity: String,
+    /// Its value.
+    pub value: f64,
+    /// What it means and what may help.
+    pub advice: &'static str,
+}
+
+/// One algorithm in training. A step allocates nothing.
+pub trait Learner: Send {
+    /// One gradient step on one batch. Afterwards [`Learner::metrics`] holds the losses found on the way, before the
+    /// parameters moved.
+    fn step(&mut self, batch: &Batch, pool: &Pool);
+
+    /// Names of the metrics, fixed for the learner's lifetime.
+    fn metric_names(&self) -> &[String];
+
+    /// Values of the last step, in the order of [`Learner::metric_names`].
+    fn metrics(&self) -> &[f64];
+
+    /// Whether the last step was sound.
+    ///
+    /// # Errors
+    /// The first quantity that is not finite or has run away.
+    fn health(&self) -> Result<(), BadQuantity>;
+
+    /// Shows every piece of the state that decides later steps, under a name, always in the same order. Saving reads
+    /// the pieces, resuming overwrites them.
+    fn visit_state(&mut self, visit: &mut dyn FnMut(&str, StateMut<'_>));
+
+    /// Parameters of the policy to export: the averaged ones where averaging is on.
+    fn policy_parameters(&self) -> &[f32];
+}

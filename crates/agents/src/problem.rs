@@ -1,0 +1,221 @@
+//! A log made ready for learners: what is scaled, which costs are constrained, how the process is read.
+//!
+//! # How the process is read
+//!
+//! | | `gamma < 1`, continuing | `gamma = 1`, restart chain |
+//! |---|---|---|
+//! | inside an episode | `s'` is the logged next state | the same |
+//! | terminal | nothing follows: `s'` counts 0 | `s'` is a fresh initial state |
+//! | time-out, or the log was cut there | `s'` is the logged next state: only the recording ended | `s'` is a fresh initial state |
+//!
+//! Initial states are the first observations of the episodes, drawn independently of the transition.
+//!
+//! Learners see scaled rewards and normalised observations; costs keep their units, less the credit that a limit per
+//! episode of varying length grants to every last step (`coptidice_core::limits`).
+
+use coptidice_core::{CostConstraint, EpisodeHorizon};
+use coptidice_data::{Actions, Transitions};
+
+use crate::config::{ConfigError, LogFacts, RewardScale, ScaleRule, TrainConfig};
+use crate::policy::Normalizer;
+
+/// A cost as it enters training.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConstrainedCost {
+    /// Its name in the log.
+    pub name: String,
+    /// Its column among the log's costs.
+    pub column: usize,
+    /// The constraint on the occupancy, cost units per step.
+    pub constraint: CostConstraint,
+    /// Factor of the cost in training: one over its largest logged absolute value (1 where the cost is always zero),
+    /// so that `lambda` and `tau` start in proportion whatever the cost's units.
+    pub scale: f64,
+}
+
+impl ConstrainedCost {
+    /// Right-hand side of the constraint, scaled cost per step.
+    #[must_use]
+    pub fn scaled_limit(&self) -> f64 {
+        self.constraint.limit * self.scale
+    }
+}
+
+/// A log and a configuration, made ready for a learner.
+#[derive(Clone, Debug)]
+pub struct Problem<'a> {
+    /// The configuration.
+    pub config: &'a TrainConfig,
+    /// The log.
+    pub data: &'a Transitions,
+    /// Normalisation of observations; the identity where it is switched off.
+    pub normalizer: Normalizer,
+    /// Factor of the rewards.
+    pub reward_scale: f64,
+    /// Costs with a limit, in the order of the configuration.
+    pub costs: Vec<ConstrainedCost>,
+    /// Mean of the scaled rewards: where `mu` starts.
+    pub mean_reward: f64,
+    /// Size up to which a value function of this problem may reasonably grow.
+    pub value_scale: ValueScale,
+}
+
+/// Bounds from which a runaway is told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValueScale {
+    /// Steps over which values add up: `1/(1-gamma)`, or the mean episode at `gamma = 1`, at least 10.
+    pub horizon: f64,
+    /// Largest absolute scaled reward.
+    pub reward: f64,
+    /// Largest absolute scaled cost, last step's credit included, `[K]`.
+    pub costs: Vec<f64>,
+}
+
+/// A log that cannot be trained on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProblemError {
+    /// A number that is not finite.
+    #[error("row {row}: {column} is {value}, not a finite number; repair the log first")]
+    NotFinite {
+        /// The column.
+        column: &'static str,
+        /// The row.
+        row: usize,
+        /// What stands there.
+        value: String,
+    },
+    /// The log holds no transition.
+    #[error("the log holds no transition")]
+    Empty,
+}
+
+impl<'a> Problem<'a> {
+    /// Checks the log and computes what training needs from all of it.
+    ///
+    /// # Errors
+    /// [`ProblemError`] for numbers that are not finite; [`ConfigError`] for a limit that cannot become a
+    /// constraint under this reading of the process.
+    pub fn new(config: &'a TrainConfig, data: &'a Transitions) -> Result<Self, crate::TrainError> {
+        if data.is_empty() {
+            return Err(ProblemError::Empty.into());
+        }
+        check_finite(data)?;
+        let facts = LogFacts::of(data);
+        let costs = constrained_costs(config, data, &facts)?;
+        let normalizer = if config.normalize_observations {
+            Normalizer::fit(data.observation_dim(), data.len(), |i| data.observation(i))?
+        } else {
+            Normalizer::identity(data.observation_dim())
+        };
+        let (mean, deviation) = moments(data.rewards());
+        let reward_scale = match config.reward_scale {
+            RewardScale::Factor(factor) => factor,
+            RewardScale::Rule(ScaleRule::None) => 1.0,
+            RewardScale::Rule(ScaleRule::Std) if deviation > 0.0 => 1.0 / deviation,
+            RewardScale::Rule(ScaleRule::Std) => 1.0,
+        };
+        let value_scale = ValueScale {
+            horizon: horizon(config, &facts),
+            reward: largest(data.rewards().iter().copied()) * reward_scale,
+            costs: costs.iter().map(|cost| 1.0 + cost.constraint.last_step_credit.abs() * cost.scale).collect(),
+        };
+        Ok(Problem { config, data, normalizer, reward_scale, costs, mean_reward: mean * reward_scale, value_scale })
+    }
+
+    /// Smallest and largest logged action of every component, `[A]` each; empty for discrete actions.
+    #[must_use]
+    pub fn action_range(&self) -> (Vec<f32>, Vec<f32>) {
+        let Actions::Continuous { dim, values } = self.data.actions() else {
+            return (Vec::new(), Vec::new());
+        };
+        let (mut low, mut high) = (vec![f32::INFINITY; *dim], vec![f32::NEG_INFINITY; *dim]);
+        for action in values.chunks_exact(*dim) {
+            for ((low, high), &value) in low.iter_mut().zip(&mut high).zip(action) {
+                *low = low.min(value);
+                *high = high.max(value);
+            }
+        }
+        (low, high)
+    }
+}
+
+fn horizon(config: &TrainConfig, facts: &LogFacts) -> f64 {
+    let steps = if config.gamma < 1.0 { 1.0 / (1.0 - config.gamma) } else { facts.horizon.mean_steps() };
+    steps.max(10.0)
+}
+
+fn constrained_costs(
+    config: &TrainConfig,
+    data: &Transitions,
+    facts: &LogFacts,
+) -> Result<Vec<ConstrainedCost>, ConfigError> {
+    let find = |name: &String| {
+        facts.cost_names.iter().position(|known| known == name).ok_or_else(|| ConfigError::UnknownCost {
+            name: name.clone(),
+            known: facts.cost_names.clone(),
+        })
+    };
+    config
+        .limits
+        .iter()
+        .map(|limit| {
+            let column = find(&limit.cost)?;
+            let constraint = match limit.limit.constraint(config.reading(facts)) {
+                Ok(constraint) => constraint,
+                // Only reported, never enforced: the plain reading per step will do.
+                Err(_) if !config.algo.keeps_limits() => CostConstraint {
+                    limit: limit.limit.both_readings(mean_steps(facts)).0,
+                    last_step_credit: 0.0,
+                },
+                Err(error) => return Err(error.into()),
+            };
+            let top = largest((0..data.len()).map(|i| data.costs(i)[column]));
+            let scale = if top > 0.0 { 1.0 / top } else { 1.0 };
+            Ok(ConstrainedCost { name: limit.cost.clone(), column, constraint, scale })
+        })
+        .collect()
+}
+
+fn mean_steps(facts: &LogFacts) -> f64 {
+    match facts.horizon {
+        EpisodeHorizon::Fixed(steps) | EpisodeHorizon::Varying { logged_mean: steps } => steps,
+    }
+}
+
+fn check_finite(data: &Transitions) -> Result<(), ProblemError> {
+    let first_bad = |column, values: &[f32], width: usize| match values.iter().position(|v| !v.is_finite()) {
+        Some(place) => {
+            Err(ProblemError::NotFinite { column, row: place / width.max(1), value: values[place].to_string() })
+        }
+        None => Ok(()),
+    };
+    first_bad("observation", data.observations(), data.observation_dim())?;
+    first_bad("reward", data.rewards(), 1)?;
+    if let Actions::Continuous { dim, values } = data.actions() {
+        first_bad("action", values, *dim)?;
+    }
+    for row in 0..data.len() {
+        let within = |error: ProblemError| match error {
+            ProblemError::NotFinite { column, value, .. } => ProblemError::NotFinite { column, row, value },
+            other => other,
+        };
+        first_bad("cost", data.costs(row), 1).map_err(within)?;
+        if !data.terminal(row) {
+            first_bad("next observation", data.next_observation(row), 1).map_err(within)?;
+        }
+    }
+    Ok(())
+}
+
+/// Mean and standard deviation (of the population), accumulated in `f64`, in two passes.
+fn moments(values: &[f32]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().map(|&v| f64::from(v)).sum::<f64>() / count;
+    let variance = values.iter().map(|&v| (f64::from(v) - mean).powi(2)).sum::<f64>() / count;
+    (mean, variance.sqrt())
+}
+
+fn largest(values: impl Iterator<Item = f32>) -> f64 {
+    f64::from(values.fold(0.0_f32, |top, v| top.max(v.abs())))
+}

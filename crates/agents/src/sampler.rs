@@ -1,0 +1,144 @@
+//! Batches of samples `(s0, s, a, r, c, s')` (the paper's `x`), drawn as a function of `(seed, step)` alone.
+//!
+//! Nothing is carried from one batch to the next, so that a resumed run needs no generator state, and the number of
+//! threads cannot matter.
+
+use coptidice_core::rng::stream;
+use coptidice_data::Actions;
+use rand::RngExt as _;
+
+use crate::coptidice::losses::Samples;
+use crate::policy::ActionBatch;
+use crate::problem::Problem;
+
+/// One batch of `B` samples with observations of `D` components. Buffers are reused from step to step.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// `B`.
+    pub size: usize,
+    /// `[3B, D]`: `s`, then `s'`, then `s0`, normalised.
+    pub states: Vec<f32>,
+    /// `[B, D]`: `u s0 + (1-u) s` with `u` uniform on (0,1), where gradients are penalised.
+    pub mixes: Vec<f32>,
+    /// `[B, A]`; empty for discrete actions.
+    pub actions: Vec<f32>,
+    /// `[B]`; empty for continuous actions.
+    pub action_ids: Vec<u32>,
+    /// `[B]`, scaled.
+    pub rewards: Vec<f32>,
+    /// `[B, K]`, less the last step's credit, scaled.
+    pub costs: Vec<f32>,
+    /// `[B]`, `gamma`, or 0 after a terminal.
+    pub discounts: Vec<f32>,
+    /// The discount.
+    pub gamma: f64,
+    discrete: bool,
+}
+
+impl Batch {
+    fn new(problem: &Problem<'_>, size: usize) -> Self {
+        let dim = problem.data.observation_dim();
+        let (action_width, ids) = match problem.data.actions() {
+            Actions::Continuous { dim, .. } => (*dim, 0),
+            Actions::Discrete { .. } => (0, size),
+        };
+        Batch {
+            size,
+            states: vec![0.0; 3 * size * dim],
+            mixes: vec![0.0; size * dim],
+            actions: vec![0.0; size * action_width],
+            action_ids: vec![0; ids],
+            rewards: vec![0.0; size],
+            costs: vec![0.0; size * problem.costs.len()],
+            discounts: vec![0.0; size],
+            gamma: problem.config.gamma,
+            discrete: problem.data.actions().is_discrete(),
+        }
+    }
+
+    /// The part that the losses see.
+    #[must_use]
+    pub fn samples(&self) -> Samples<'_> {
+        Samples { rewards: &self.rewards, costs: &self.costs, discounts: &self.discounts, gamma: self.gamma }
+    }
+
+    /// The actions.
+    #[must_use]
+    pub fn action_batch(&self) -> ActionBatch<'_> {
+        if self.discrete {
+            ActionBatch::Discrete(&self.action_ids)
+        } else {
+            ActionBatch::Continuous(&self.actions)
+        }
+    }
+
+    /// The states `s`, `[B, D]`.
+    #[must_use]
+    pub fn current_states(&self) -> &[f32] {
+        &self.states[..self.states.len() / 3]
+    }
+}
+
+/// Draws batches from a problem.
+#[derive(Debug)]
+pub struct Sampler<'a> {
+    problem: &'a Problem<'a>,
+    batch: Batch,
+}
+
+impl<'a> Sampler<'a> {
+    /// A sampler of the configured batch size.
+    #[must_use]
+    pub fn new(problem: &'a Problem<'a>) -> Self {
+        Sampler { problem, batch: Batch::new(problem, problem.config.batch_size) }
+    }
+
+    /// The batch of gradient step `step`.
+    pub fn draw(&mut self, step: u64) -> &Batch {
+        let data = self.problem.data;
+        let mut rng = stream(self.problem.config.seed, "batch", step);
+        for b in 0..self.batch.size {
+            // All four are drawn for every sample, so that no sample's draws depend on another's contents.
+            let row = rng.random_range(0..data.len());
+            let start = data.episodes()[rng.random_range(0..data.episodes().len())].start;
+            let restart = data.episodes()[rng.random_range(0..data.episodes().len())].start;
+            let mix: f32 = rng.random();
+            self.fill(b, row, start, restart, mix);
+        }
+        &self.batch
+    }
+
+    fn fill(&mut self, b: usize, row: usize, start: usize, restart: usize, mix: f32) {
+        let Problem { data, costs, normalizer, .. } = self.problem;
+        let batch = &mut self.batch;
+        let (size, dim) = (batch.size, data.observation_dim());
+        let undiscounted = batch.gamma == 1.0;
+        let last = data.ends_episode(row);
+        let next = if undiscounted && last { data.observation(restart) } else { data.next_observation(row) };
+        for (block, observation) in [data.observation(row), next, data.observation(start)].into_iter().enumerate() {
+            let place = (block * size + b) * dim;
+            normalizer.apply(observation, &mut batch.states[place..place + dim]);
+        }
+        for d in 0..dim {
+            let (s, s0) = (batch.states[b * dim + d], batch.states[(2 * size + b) * dim + d]);
+            batch.mixes[b * dim + d] = mix * s0 + (1.0 - mix) * s;
+        }
+        let ends = !undiscounted && data.terminal(row);
+        batch.discounts[b] = if ends { 0.0 } else { batch.gamma as f32 };
+        if ends {
+            // What was recorded after a terminal has no meaning and might not even be finite.
+            batch.states[(size + b) * dim..(size + b + 1) * dim].fill(0.0);
+        }
+        batch.rewards[b] = (f64::from(data.reward(row)) * self.problem.reward_scale) as f32;
+        for (k, cost) in costs.iter().enumerate() {
+            let credit = if last { cost.constraint.last_step_credit } else { 0.0 };
+            batch.costs[b * costs.len() + k] = ((f64::from(data.costs(row)[cost.column]) - credit) * cost.scale) as f32;
+        }
+        if batch.discrete {
+            batch.action_ids[b] = data.discrete_action(row);
+        } else {
+            let action = data.continuous_action(row);
+            batch.actions[b * action.len()..(b + 1) * action.len()].copy_from_slice(action);
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! The training loop.
+//!
+//! A run is a function of configuration, log and seed. It ends [`TrainOutcome::Finished`] with a policy, leaves a
+//! checkpoint where it is [`TrainOutcome::Stopped`], and is [`TrainOutcome::Diverged`] where a figure is not finite or
+//! has run away; then there is no policy, and the last good checkpoint is named.
+
+use std::path::{Path, PathBuf};
+
+use coptidice_data::Transitions;
+use coptidice_nn::{NnError, Pool};
+
+use crate::checkpoint::{CheckpointError, Progress, Saved, Store};
+use crate::config::{ConfigError, TrainConfig};
+use crate::learner::{BadQuantity, Learner};
+use crate::policy::{NormalizerError, Policy, PolicyDefect};
+use crate::problem::{Problem, ProblemError};
+use crate::sampler::Sampler;
+
+/// Where a run keeps its files, and whether it goes on from them.
+#[derive(Clone, Debug)]
+pub struct TrainIo {
+    /// The run directory; checkpoints go to its `checkpoints/`.
+    pub directory: PathBuf,
+    /// Whether to continue from the newest complete checkpoint; from the start where there is none.
+    pub resume: bool,
+}
+
+/// Watches a run and may stop it.
+pub trait Observer {
+    /// Training begins at `step` (above 0 where it is resumed).
+    fn started(&mut self, step: u64) {
+        let _ = step;
+    }
+
+    /// Means of the metrics over the steps since the last report, after `step` steps.
+    fn metrics(&mut self, step: u64, values: &[(&str, f64)]);
+
+    /// A checkpoint was written.
+    fn checkpoint(&mut self, step: u64, path: &Path) {
+        let _ = (step, path);
+    }
+
+    /// A checkpoint was damaged and an older one is used.
+    fn skipped(&mut self, error: &CheckpointError) {
+        let _ = error;
+    }
+
+    /// Asked after every step: `true` leaves a checkpoint and stops.
+    fn should_stop(&self) -> bool {
+        false
+    }
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub enum TrainOutcome {
+    /// All steps were done.
+    Finished {
+        /// The policy.
+        policy: Box<Policy>,
+        /// The checkpoint of the last step.
+        checkpoint: PathBuf,
+    },
+    /// The observer stopped it.
+    Stopped {
+        /// Steps done.
+        step: u64,
+        /// The checkpoint to resume from.
+        checkpoint: PathBuf,
+    },
+    /// A figure was not finite or had run away.
+    Diverged {
+        /// Which figure, named as in the metrics or as in the checkpoint.
+        quantity: String,
+        /// Its value.
+        value: f64,
+        /// What it may mean and what may help.
+        advice: String,
+        /// The step that showed it, counted from 1.
+        step: u64,
+        /// The newest checkpoint, all of whose numbers are finite.
+        last_good_checkpoint: Option<PathBuf>,
+    },
+}
+
+/// A run that could not be carried out.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrainError {
+    /// The configuration does not fit the log.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The log cannot be trained on.
+    #[error(transparent)]
+    Problem(#[from] ProblemError),
+    /// The networks cannot be built.
+    #[error(transparent)]
+    Network(#[from] NnError),
+    /// The policy cannot be built.
+    #[error(transparent)]
+    Policy(#[from] PolicyDefect),
+    /// Observations cannot be normalised.
+    #[error(transparent)]
+    Normalizer(#[from] NormalizerError),
+    /// A checkpoint cannot be written or continued from.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// There is a run already.
+    #[error("{} holds checkpoints of an earlier run; resume it, or choose another directory", directory.display())]
+    RunExists {
+        /// The run directory.
+        directory: PathBuf,
+    },
+}
+
+/// Trains the configured algorithm on `data`.
+///
+/// # Errors
+/// [`TrainError`]. A run that diverges or is stopped is an outcome, not an error.
+pub fn train(
+    config: &TrainConfig,
+    data: &Transitions,
+    run: &TrainIo,
+    observer: &mut dyn Observer,
+) -> Result<TrainOutcome, TrainError> {
+    let problem = Problem::new(config, data)?;
+    let pool = Pool::new(threads(config))?;
+    let mut learner = (config.algo.entry().build)(&problem)?;
+    let store = Store::open(&run.directory, config, data.fingerprint().to_string())?;
+    let progress = begin(&store, run, learner.as_mut(), observer)?;
+    observer.started(progress.step);
+    Loop { problem: &problem, pool: &pool, store: &store, learner: learner.as_mut(), progress, observer }.run()
+}
+
+fn threads(config: &TrainConfig) -> usize {
+    match config.threads {
+        0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        threads => threads,
+    }
+}
+
+/// Resumes, or starts from nothing.
+fn begin(
+    store: &Store,
+    run: &TrainIo,
+    learner: &mut dyn Learner,
+    observer: &mut dyn Observer,
+) -> Result<Progress, TrainError> {
+    let found = store.list()?;
+    if !run.resume && !found.is_empty() {
+        return Err(TrainError::RunExists { directory: run.directory.clone() });
+    }
+    let mut first_damage = None;
+    for (_, path) in found {
+        match store.load(&path, learner) {
+            Ok(progress) => return Ok(progress),
+            Err(damage @ CheckpointError::Damaged { .. }) => {
+                observer.skipped(&damage);
+                first_damage.get_or_insert(damage);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    match first_damage {
+        Some(damage) => Err(damage.into()),
+        None => Ok(Progress { window: vec![0.0; learner.metric_names().len()], ..Progress::default() }),
+    }
+}
+
+struct Loop<'r> {
+    problem: &'r Problem<'r>,
+    pool: &'r Pool,
+    store: &'r Store,
+    learner: &'r mut dyn Learner,
+    progress: Progress,
+    observer: &'r mut dyn Observer,
+}
+
+impl Loop<'_> {
+    fn run(mut self) -> Result<TrainOutcome, TrainError> {
+        let config = self.problem.config;
+        let mut sampler = Sampler::new(self.problem);
+        while self.progress.step < config.steps {
+            let (batch, learner, pool) = (sampler.draw(self.progress.step), &mut *self.learner, self.pool);
+            pool.install(|| learner.step(batch, pool));
+            self.progress.step += 1;
+            if let Err(bad) = self.learner.health() {
+                return self.diverged(bad);
+            }
+            self.report();
+            let stop = self.observer.should_stop() && self.progress.step < config.steps;
+            if stop || self.progress.step % config.checkpoint_every == 0 || self.progress.step == config.steps {
+                let checkpoint = match self.store.save(self.learner, &self.progress)? {
+                    Saved::At(path) => path,
+                    Saved::NotFinite(name) => return self.diverged(not_finite(name)),
+                };
+                self.observer.checkpoint(self.progress.step, &checkpoint);
+                if stop {
+                    return Ok(TrainOutcome::Stopped { step: self.progress.step, checkpoint });
+                }
+            }
+        }
+        let policy = crate::deploy::policy(self.problem, self.learner.policy_parameters(), config.steps)?;
+        let checkpoint = self.store.list()?.into_iter().next().map(|(_, path)| path).unwrap_or_default();
+        Ok(TrainOutcome::Finished { policy: Box::new(policy), checkpoint })
+    }
+
+    /// Adds the step to the window, and reports the window where it is full.
+    fn report(&mut self) {
+        for (sum, value) in self.progress.window.iter_mut().zip(self.learner.metrics()) {
+            *sum += value;
+        }
+        self.progress.window_steps += 1;
+        let Progress { step, window, window_steps } = &mut self.progress;
+        let config = self.problem.config;
+        if *step % config.log_every == 0 || *step == config.steps {
+            let names = self.learner.metric_names();
+            let means: Vec<(&str, f64)> =
+                names.iter().zip(&*window).map(|(name, sum)| (name.as_str(), sum / *window_steps as f64)).collect();
+            self.observer.metrics(*step, &means);
+            window.fill(0.0);
+            *window_steps = 0;
+        }
+    }
+
+    fn diverged(&self, bad: BadQuantity) -> Result<TrainOutcome, TrainError> {
+        Ok(TrainOutcome::Diverged {
+            quantity: bad.quantity,
+            value: bad.value,
+            advice: bad.advice.to_owned(),
+            step: self.progress.step,
+            last_good_checkpoint: self.store.list()?.into_iter().next().map(|(_, path)| path),
+        })
+    }
+}
+
+fn not_finite(quantity: String) -> BadQuantity {
+    BadQuantity { quantity, value: f64::NAN, advice: "lower the learning rates, or raise alpha" }
+}
