@@ -27,6 +27,14 @@ impl<T: Pod> Column<T> {
         Some(Column(Source::Mapped { map, offset, bytes }))
     }
 
+    /// The values as a vector; copied only if they are mapped or shared.
+    pub(crate) fn into_vec(self) -> Vec<T> {
+        match self.0 {
+            Source::Owned(values) => Arc::try_unwrap(values).unwrap_or_else(|shared| shared.as_ref().clone()),
+            Source::Mapped { .. } => self.to_vec(),
+        }
+    }
+
     /// Whether the values are paged in from a file instead of lying in memory.
     #[must_use]
     pub fn is_mapped(&self) -> bool {

@@ -48,6 +48,12 @@ codes! {
     FlagsShort = "flags-short", Error;
     /// Neither a flag nor anything else says where episodes end.
     NoEpisodeEnds = "no-episode-ends", Error;
+    /// One flag says only that an episode was over, not whether the process ended.
+    DoneAmbiguous = "done-ambiguous", Warning;
+    /// A row without a flag does not lead to the following row.
+    UnflaggedBreak = "unflagged-break", Warning;
+    /// Next observations do not agree with the following rows' observations.
+    NextObservationMismatch = "next-observation-mismatch", Warning;
     /// The log stops inside an episode.
     LastEpisodeCut = "last-episode-cut", Warning;
     /// Rows say both that the process ended and that it went on.
