@@ -1,0 +1,332 @@
+//! One stored case: a true CMDP, the counts of its logs and a known behaviour policy, solved and evaluated.
+//!
+//! The file is JSON, gzip-compressed or not. Read are `num_states`, `num_actions`, `gamma`, `initial_state`,
+//! `absorbing_state`, `cost_threshold`, `alpha`, `epsilon`, `true_transition` (rows `[s,a,s',p]`), `reward` and
+//! `cost` (`[S][A]`), `mle_counts` (rows `[s,a,s',n]`), and `d_b` (`[S*A]`) or else `pi_b.policy` (`[S][A]`).
+//!
+//! The conventions of the paper's own program are followed: pairs never seen lead to the absorbing state, the
+//! estimated CMDP has the true rewards and costs, `d^D` is the occupancy of the known behaviour on the estimated
+//! CMDP plus 1e-6 a pair, the samples' measure is `d^D·T̂ + 1e-10` over all triples, `w ≥ 1e-10`, and policies are
+//! `∝ d + 1e-10`.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use coptidice_core::{Cmdp, CmdpError, CmdpParts, Divergence, EpisodeEnd, Policy, StateId, Transitions};
+use serde::{Deserialize, Serialize};
+
+use crate::counts::Counts;
+use crate::dice::{self, BoundProblem, DiceError, Effort, Problem, Samples};
+use crate::evaluation::Evaluator;
+use crate::lp;
+use crate::outcome::Outcome;
+
+/// Added to every pair of `d^D` before normalisation.
+pub const OCCUPANCY_FLOOR: f64 = 1e-6;
+/// Added to every triple of the samples' measure.
+pub const SAMPLE_FLOOR: f64 = 1e-10;
+/// Smallest `w`, and what is added to every pair's mass when a policy is read off.
+pub const POLICY_FLOOR: f64 = 1e-10;
+/// Largest file that is read, compressed or not.
+const SIZE_LIMIT: u64 = 1 << 30;
+
+/// Which program solves the case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CaseAlgorithm {
+    /// Linear program on the estimated CMDP.
+    Basic,
+    /// COptiDICE without the cost bound.
+    Vanilla,
+    /// COptiDICE with the cost bound.
+    Conservative,
+}
+
+impl std::str::FromStr for CaseAlgorithm {
+    type Err = CaseError;
+
+    fn from_str(name: &str) -> Result<Self, CaseError> {
+        match name {
+            "basic" => Ok(CaseAlgorithm::Basic),
+            "vanilla" => Ok(CaseAlgorithm::Vanilla),
+            "conservative" => Ok(CaseAlgorithm::Conservative),
+            other => Err(CaseError::Algorithm(other.to_owned())),
+        }
+    }
+}
+
+/// What is reported of a solved case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CaseResult {
+    /// How the solve ended.
+    pub outcome: Outcome,
+    /// `π`, `[S][A]`.
+    pub policy: Vec<Vec<f64>>,
+    /// Cost multiplier.
+    pub lambda: f64,
+    /// Temperature of the bound; zero where there is none.
+    pub tau: f64,
+    /// The bound that is held to the limit; without a bound, the estimated cost itself.
+    pub cost_upper_bound: f64,
+    /// `w`, `[S*A]`, clipped as it enters the bound.
+    pub w: Vec<f64>,
+    /// `V_R` of the policy on the true CMDP.
+    pub true_reward: f64,
+    /// `V_C` of the policy on the true CMDP.
+    pub true_cost: f64,
+    /// Reward on the estimated CMDP: the optimal value of the linear program, or `E_d[R]`.
+    pub estimated_reward: f64,
+    /// Cost on the estimated CMDP, `E_d[C]`.
+    pub estimated_cost: f64,
+    /// Wall time of the solve alone, seconds.
+    pub seconds: f64,
+}
+
+/// A case that cannot be read or posed.
+#[derive(Debug, thiserror::Error)]
+pub enum CaseError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is larger than what is read.
+    #[error("{} is larger than 1 GiB uncompressed; a case file is a few hundred kilobytes", .0.display())]
+    TooLarge(PathBuf),
+    /// Not the expected JSON.
+    #[error("{} is no case file: {source}", path.display())]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        source: serde_json::Error,
+    },
+    /// A row of a sparse table whose indices are not whole numbers.
+    #[error("{table}, row {row}: {value} is not an index")]
+    NotAnIndex {
+        /// Which table.
+        table: &'static str,
+        /// Row, from 0.
+        row: usize,
+        /// Value found.
+        value: f64,
+    },
+    /// Neither `d_b` nor `pi_b` is given.
+    #[error("the case gives neither d_b nor pi_b.policy; one of them is needed for the data occupancy")]
+    NoBehaviour,
+    /// An unknown algorithm name.
+    #[error("unknown algorithm {0:?}; use basic, vanilla or conservative")]
+    Algorithm(String),
+    /// The CMDP is defective.
+    #[error(transparent)]
+    Cmdp(#[from] CmdpError),
+    /// The program is defective.
+    #[error(transparent)]
+    Dice(#[from] DiceError),
+}
+
+#[derive(Deserialize)]
+struct Raw {
+    num_states: usize,
+    num_actions: usize,
+    gamma: f64,
+    initial_state: usize,
+    absorbing_state: u32,
+    cost_threshold: f64,
+    alpha: f64,
+    epsilon: f64,
+    true_transition: Vec<[f64; 4]>,
+    reward: Vec<Vec<f64>>,
+    cost: Vec<Vec<f64>>,
+    mle_counts: Vec<[f64; 4]>,
+    d_b: Option<Vec<f64>>,
+    pi_b: Option<RawPolicy>,
+}
+
+#[derive(Deserialize)]
+struct RawPolicy {
+    policy: Vec<Vec<f64>>,
+}
+
+/// A case, ready to be solved.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// The true CMDP.
+    pub truth: Cmdp,
+    /// The CMDP estimated from the counts, with true rewards and costs.
+    pub estimate: Cmdp,
+    /// `d^D`, `[S*A]`.
+    pub data_occupancy: Vec<f64>,
+    /// Cost limit per step.
+    pub limit: f64,
+    /// Weight of the divergence.
+    pub alpha: f64,
+    /// KL radius of the bound.
+    pub epsilon: f64,
+}
+
+impl Case {
+    /// Reads a case file.
+    ///
+    /// # Errors
+    /// [`CaseError`], with the file and the place in it.
+    pub fn read(path: &Path) -> Result<Self, CaseError> {
+        let failed = |source| CaseError::Read { path: path.to_owned(), source };
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open(path).map_err(failed)?;
+        file.take(SIZE_LIMIT + 1).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.starts_with(&[0x1f, 0x8b]) {
+            let mut text = Vec::new();
+            let decoder = flate2::read::GzDecoder::new(bytes.as_slice());
+            decoder.take(SIZE_LIMIT + 1).read_to_end(&mut text).map_err(failed)?;
+            bytes = text;
+        }
+        if bytes.len() as u64 > SIZE_LIMIT {
+            return Err(CaseError::TooLarge(path.to_owned()));
+        }
+        let raw: Raw = serde_json::from_slice(&bytes)
+            .map_err(|source| CaseError::Parse { path: path.to_owned(), source })?;
+        Self::from_raw(raw)
+    }
+
+    fn from_raw(raw: Raw) -> Result<Self, CaseError> {
+        let (states, actions) = (raw.num_states, raw.num_actions);
+        let triples = indexed("true_transition", &raw.true_transition)?;
+        let steps = indexed("mle_counts", &raw.mle_counts)?;
+        let mut initial = vec![0.0; states];
+        match initial.get_mut(raw.initial_state) {
+            Some(p) => *p = 1.0,
+            None => return Err(CmdpError::Shape { what: "initial_state", expected: states, found: raw.initial_state }.into()),
+        }
+        let parts = |transitions| CmdpParts {
+            transitions,
+            episode_end: EpisodeEnd::Absorb,
+            reward: raw.reward.concat(),
+            costs: vec![raw.cost.concat()],
+            initial: initial.clone(),
+            gamma: raw.gamma,
+        };
+        let rows = triples.iter().map(|&(s, a, t, p)| (s as usize, a as usize, t as usize, p));
+        let truth = Cmdp::new(parts(Transitions::from_triples(states, actions, rows)?))?;
+        let counts = Counts::from_weighted(states, actions, steps)?;
+        let estimate = Cmdp::new(parts(counts.maximum_likelihood(StateId(raw.absorbing_state))?))?;
+        let data_occupancy = match (raw.d_b, raw.pi_b) {
+            (Some(d), _) => d,
+            (None, Some(behaviour)) => {
+                let policy = Policy::new(states, actions, behaviour.policy.concat())?;
+                known_behaviour_occupancy(&mut Evaluator::new(states), &estimate, &policy)?
+            }
+            (None, None) => return Err(CaseError::NoBehaviour),
+        };
+        let (limit, alpha, epsilon) = (raw.cost_threshold, raw.alpha, raw.epsilon);
+        Ok(Self { truth, estimate, data_occupancy, limit, alpha, epsilon })
+    }
+
+    /// Solves the case and evaluates the policy on the true CMDP.
+    ///
+    /// # Errors
+    /// [`CaseError`] if the program is defective (`alpha` not positive, and so on).
+    pub fn solve(&self, algorithm: CaseAlgorithm) -> Result<CaseResult, CaseError> {
+        let started = std::time::Instant::now();
+        let uniform = Policy::uniform(self.estimate.states(), self.estimate.actions())?;
+        let limits = [self.limit];
+        let (outcome, occupancy, mut w, lambda, tau, bound);
+        if algorithm == CaseAlgorithm::Basic {
+            let solution = lp::solve(&self.estimate, &limits)?;
+            let ratio = solution.occupancy.iter().zip(&self.data_occupancy);
+            w = ratio.map(|(&d, &data)| if data > 0.0 { d / data } else { 0.0 }).collect::<Vec<f64>>();
+            (outcome, lambda, tau, bound) = (solution.outcome, solution.lambda[0], 0.0, solution.costs[0]);
+            occupancy = solution.occupancy;
+        } else {
+            let problem = Problem {
+                model: &self.estimate,
+                data_occupancy: &self.data_occupancy,
+                limits: &limits,
+                divergence: Divergence::Chi2,
+                alpha: self.alpha,
+            };
+            let solution = if algorithm == CaseAlgorithm::Vanilla {
+                dice::coptidice_naive(&problem, Effort::default())?
+            } else {
+                let samples = Samples::with_floor(&self.estimate, &self.data_occupancy, SAMPLE_FLOOR)?;
+                let bound = BoundProblem {
+                    samples: &samples,
+                    epsilon: self.epsilon,
+                    weight_floor: POLICY_FLOOR,
+                    costs: self.estimate.costs(),
+                    last_step_credits: &[0.0],
+                };
+                dice::coptidice(&problem, &bound, Effort::default())?
+            };
+            w = solution.w;
+            (outcome, lambda) = (solution.outcome, solution.lambda[0]);
+            let first = solution.bounds.first();
+            (tau, bound) = first.map_or((0.0, solution.costs[0]), |b| (b.tau, b.value));
+            occupancy = solution.occupancy;
+        }
+        let mean = |table: &[f64]| occupancy.iter().zip(table).map(|(&d, &x)| d * x).sum::<f64>();
+        let (estimated_reward, estimated_cost) = (mean(self.estimate.reward()), mean(self.estimate.cost(0)));
+        for x in &mut w {
+            *x = x.max(POLICY_FLOOR);
+        }
+        let clipped: Vec<f64> = w.iter().zip(&self.data_occupancy).map(|(&w, &d)| w * d + POLICY_FLOOR).collect();
+        let policy = Policy::from_mass(&uniform, &clipped)?;
+        let seconds = started.elapsed().as_secs_f64();
+        let evaluation = Evaluator::new(self.truth.states()).evaluate(&self.truth, &policy)?;
+        Ok(CaseResult {
+            outcome,
+            policy: (0..policy.states()).map(|s| policy.row(s).to_vec()).collect(),
+            lambda,
+            tau,
+            cost_upper_bound: bound,
+            w,
+            true_reward: evaluation.reward,
+            true_cost: evaluation.costs[0],
+            estimated_reward,
+            estimated_cost,
+            seconds,
+        })
+    }
+}
+
+/// Reads and solves a case file.
+///
+/// # Errors
+/// As [`Case::read`] and [`Case::solve`].
+pub fn solve(path: &Path, algorithm: CaseAlgorithm) -> Result<CaseResult, CaseError> {
+    Case::read(path)?.solve(algorithm)
+}
+
+/// `d^D` when the behaviour is known: its occupancy on the estimated CMDP, plus [`OCCUPANCY_FLOOR`], normalised.
+///
+/// # Errors
+/// [`CmdpError::Shape`] if shapes differ.
+pub fn known_behaviour_occupancy(
+    evaluator: &mut Evaluator,
+    estimate: &Cmdp,
+    behaviour: &Policy,
+) -> Result<Vec<f64>, CmdpError> {
+    let mut d = evaluator.evaluate(estimate, behaviour)?.occupancy;
+    let mut total = 0.0;
+    for x in &mut d {
+        *x += OCCUPANCY_FLOOR;
+        total += *x;
+    }
+    for x in &mut d {
+        *x /= total;
+    }
+    Ok(d)
+}
+
+/// Rows `[i, j, k, value]` with whole `i`, `j`, `k`.
+fn indexed(table: &'static str, rows: &[[f64; 4]]) -> Result<Vec<(u32, u32, u32, f64)>, CaseError> {
+    let index = |row: usize, value: f64| {
+        let whole = value >= 0.0 && value <= f64::from(u32::MAX) && value.fract() == 0.0;
+        if whole { Ok(value as u32) } else { Err(CaseError::NotAnIndex { table, row, value }) }
+    };
+    let convert = |(row, r): (usize, &[f64; 4])| Ok((index(row, r[0])?, index(row, r[1])?, index(row, r[2])?, r[3]));
+    rows.iter().enumerate().map(convert).collect()
+}

@@ -1,0 +1,301 @@
+//! The upper bound of a cost for a given `w`, by Newton's method.
+//!
+//! # Problem
+//!
+//! `min over τ ≥ 0, χ` of `eq:cost_ub_min_objective`. With `β = 1/τ` and independent `s0`,
+//!
+//! ```text
+//! ℓ = ( log Σ_n p_n exp(β u_n) + log Σ_{s0} p0 exp(β(1−γ)χ(s0)) + ε ) / β
+//! u_n = w(s,a)(C(s,a) + γχ(s') − χ(s))                      n = (s,a,s')
+//! ```
+//!
+//! Its stationarity conditions are those of the maximisation (`eq:cost_ub_objective`): under the tilted weights `q`
+//! (`eq:cost_ub_weights`) the flow balances, `E_q[g] = 0` with `g` the derivative of the exponent in `χ`, and
+//! `KL(q‖p) = ε`. The Hessian in `χ` is `β Cov_q(g)`.
+//!
+//! # Method
+//!
+//! For small `ε` the bound is `E_p[u] + sqrt(2ε Var_p(u))`, so that `χ` starts from the least-squares problem
+//! `min Var_p(u)` and `β` from `sqrt(2ε/Var)`. Newton's method then runs in `(χ, β)`. In `β`, `KL ≈ β²Var/2`, so
+//! that `√KL` is nearly linear: the pivot of `β`, after `χ` is eliminated, is scaled by `(√ε + √KL)/(2√KL)`, which
+//! makes the step the one that solves `√KL = √ε`. The matrix stays positive definite, and Armijo's rule on the
+//! convex `ℓ` makes the method converge from any start.
+
+use super::samples::Samples;
+use super::tilt::{BoundedCost, Tilt};
+use crate::linalg::DENSE_LIMIT;
+use crate::linalg::spd::{Spd, dot};
+use crate::outcome::Outcome;
+
+/// Largest factor by which `β` changes in one step.
+const BETA_STRIDE: f64 = 8.0;
+
+/// Where the minimisation stands, to start the next one from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct BoundState {
+    /// `χ`, `[S]`.
+    pub(crate) chi: Vec<f64>,
+    /// `1/τ`; zero when nothing has been solved yet.
+    pub(crate) beta: f64,
+}
+
+/// The bound and what proves it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct BoundValue {
+    pub(crate) outcome: Outcome,
+    /// `ℓ`, cost units per step.
+    pub(crate) value: f64,
+    pub(crate) tau: f64,
+    /// `KL(q‖p)`.
+    pub(crate) kl: f64,
+    /// `E_q[wC]`: the primal objective. Equal to `value` up to the duality gap.
+    pub(crate) tilted_cost: f64,
+    /// `max_s |E_q[g]|`.
+    pub(crate) flow_residual: f64,
+    pub(crate) iterations: usize,
+}
+
+/// Workspace for one set of samples.
+pub(crate) struct BoundSolver<'a> {
+    tilt: Tilt<'a>,
+    spd: Spd,
+    /// State that holds `χ` at `γ = 1` without restart, where it is determined up to a constant.
+    pin: Option<usize>,
+    scale: f64,
+}
+
+/// One Newton direction.
+struct Direction {
+    chi: Vec<f64>,
+    beta: f64,
+    /// Derivative of `ℓ` along it, negative.
+    slope: f64,
+}
+
+impl<'a> BoundSolver<'a> {
+    pub(crate) fn new(samples: &'a Samples) -> Self {
+        let n = samples.states;
+        let mut links: Vec<[u32; 2]> = Vec::new();
+        if n > DENSE_LIMIT {
+            for pair in 0..samples.pairs() {
+                let s = (pair / samples.actions) as u32;
+                links.extend(samples.row(pair).0.iter().filter(|&&t| t != s).map(|&t| [s.min(t), s.max(t)]));
+            }
+        }
+        let pin = (samples.gamma >= 1.0 && !samples.restarts).then(|| samples.initial[0].0 as usize);
+        Self { tilt: Tilt::new(samples), spd: Spd::new(n, links.iter().map(|l| &l[..])), pin, scale: 0.0 }
+    }
+
+    /// The bound of `cost` for `w` `[S*A]`, from `state` if it holds a previous solution; `state` is updated.
+    pub(crate) fn solve(
+        &mut self,
+        w: &[f64],
+        cost: BoundedCost<'_>,
+        epsilon: f64,
+        state: &mut BoundState,
+        max_iterations: usize,
+    ) -> BoundValue {
+        self.scale = 1.0 + self.tilt.load(w, cost);
+        let mut value = f64::INFINITY;
+        if state.chi.len() == self.tilt.samples.states && state.beta > 0.0 {
+            value = self.tilt.evaluate(&state.chi, state.beta, epsilon);
+        }
+        if !value.is_finite() {
+            match self.start(epsilon, state) {
+                Some(done) => return done,
+                None => value = self.tilt.evaluate(&state.chi, state.beta, epsilon),
+            }
+        }
+        let mut iterations = 0;
+        let outcome = loop {
+            self.tilt.differentiate(&mut self.spd);
+            if self.within(1e-12, 1e-9, state.beta, epsilon) {
+                break Outcome::Solved;
+            }
+            if value < -10.0 * self.scale {
+                // Every measure that balances the flow costs more than this: there is none within the radius.
+                break Outcome::Infeasible;
+            }
+            if iterations == max_iterations {
+                break Outcome::IterationLimit;
+            }
+            iterations += 1;
+            let next = self.direction(state.beta, epsilon).and_then(|d| self.backtrack(state, &d, value, epsilon));
+            match next {
+                Some(next) => value = next,
+                None => {
+                    self.tilt.evaluate(&state.chi, state.beta, epsilon);
+                    self.tilt.differentiate(&mut self.spd);
+                    // The value errs by the square of these: 1e-9 leaves it exact to rounding.
+                    break if self.within(1e-9, 1e-6, state.beta, epsilon) {
+                        Outcome::Solved
+                    } else if self.within(1e-6, 1e-3, state.beta, epsilon) {
+                        Outcome::AlmostSolved
+                    } else {
+                        Outcome::IterationLimit
+                    };
+                }
+            }
+        };
+        BoundValue {
+            outcome,
+            value,
+            tau: 1.0 / state.beta,
+            kl: self.tilt.moments.kl,
+            tilted_cost: self.tilt.tilted_cost(),
+            flow_residual: self.flow_residual(),
+            iterations,
+        }
+    }
+
+    /// `∂ℓ/∂w`, as `(pair, value)` over the pairs with `w > 0`, at the solution last found.
+    pub(crate) fn weight_gradient(&self) -> impl Iterator<Item = (usize, f64)> {
+        self.tilt.active.iter().map(|a| (a.pair, a.slope))
+    }
+
+    fn flow_residual(&self) -> f64 {
+        self.tilt.moments.gradient.iter().fold(0.0_f64, |x, g| x.max(g.abs()))
+    }
+
+    /// Whether the stationarity conditions hold. Where the radius is not used up (`KL < ε`), the gap `τ(ε − KL)`
+    /// must vanish instead.
+    fn within(&self, flow: f64, kl: f64, beta: f64, epsilon: f64) -> bool {
+        let excess = self.tilt.moments.kl - epsilon;
+        let radius = excess.abs() <= kl * epsilon + 1e-14 || (excess < 0.0 && -excess / beta <= 1e-14 * self.scale);
+        self.flow_residual() <= flow && radius
+    }
+
+    /// Starting point from the least-squares problem. Returns the answer where the exponent can be made constant:
+    /// then no measure within the radius moves the cost at all, `τ = 0`.
+    fn start(&mut self, epsilon: f64, state: &mut BoundState) -> Option<BoundValue> {
+        let n = self.tilt.samples.states;
+        *state = BoundState { chi: vec![0.0; n], beta: 0.1 };
+        self.tilt.evaluate(&state.chi, 0.0, epsilon);
+        self.tilt.differentiate(&mut self.spd);
+        let variance = self.tilt.moments.variance;
+        let negligible = |variance: f64| (2.0 * epsilon * variance.max(0.0)).sqrt() <= 1e-14 * self.scale;
+        let constant = |tilt: &Tilt<'_>, residual| BoundValue {
+            outcome: Outcome::Solved,
+            value: tilt.tilted_cost(),
+            tau: 0.0,
+            kl: 0.0,
+            tilted_cost: tilt.tilted_cost(),
+            flow_residual: residual,
+            iterations: 0,
+        };
+        if negligible(variance) && self.flow_residual() <= 1e-9 {
+            let answer = constant(&self.tilt, self.flow_residual());
+            state.beta = 0.0;
+            return Some(answer);
+        }
+        if let Some(mut solution) = self.project() {
+            let covariance_solution = solution.split_off(n);
+            let unexplained = variance - dot(&covariance_solution, &self.tilt.moments.covariance);
+            let chi: Vec<f64> = covariance_solution.iter().map(|&y| -y).collect();
+            if unexplained > 1e-12 * variance {
+                let beta = (2.0 * epsilon / unexplained).sqrt();
+                let at_zero = self.tilt.evaluate(&state.chi, state.beta, epsilon);
+                if self.tilt.evaluate(&chi, beta, epsilon) < at_zero {
+                    *state = BoundState { chi, beta };
+                }
+            }
+        }
+        None
+    }
+
+    /// `Cov_q(g)⁻¹` applied to `E_q[g]` and to `Cov_q(g,u)`: `[2·S]`, or `None` if no factor exists.
+    fn project(&mut self) -> Option<Vec<f64>> {
+        let s = self.tilt.samples;
+        let (n, gamma) = (s.states, s.gamma);
+        let mo = &self.tilt.moments;
+        let mut border = Vec::with_capacity(6 * n);
+        let mut corner_entries: Vec<(usize, usize, f64)> = Vec::new();
+        let mut columns = 0;
+        if s.restarts {
+            let mut end_flow = vec![0.0; n];
+            for &(t, p) in &s.initial {
+                end_flow[t as usize] = -p;
+            }
+            if gamma < 1.0 {
+                border.extend_from_slice(&mo.end_column);
+                corner_entries.extend([(0, 0, mo.end_corner), (0, 1, 1.0), (1, 0, 1.0)]);
+                columns += 1;
+            }
+            border.extend_from_slice(&end_flow);
+            columns += 1;
+        }
+        if gamma < 1.0 {
+            // Covariance = second moment − mean meanᵀ; each outer product is one column with corner 1.
+            border.extend_from_slice(&mo.triple_gradient);
+            corner_entries.push((columns, columns, 1.0));
+            columns += 1;
+            if s.initial.len() > 1 {
+                let place = border.len();
+                border.resize(place + n, 0.0);
+                for (&(t, _), &q) in s.initial.iter().zip(&self.tilt.q_initial) {
+                    border[place + t as usize] = (1.0 - gamma) * q;
+                    self.spd.add_diagonal(t as usize, (1.0 - gamma).powi(2) * q);
+                }
+                corner_entries.push((columns, columns, 1.0));
+                columns += 1;
+            }
+        }
+        let mut corner = vec![0.0; columns * columns];
+        for (i, j, value) in corner_entries {
+            corner[i * columns + j] = value;
+        }
+        border.extend_from_slice(&mo.gradient);
+        border.extend_from_slice(&mo.covariance);
+        let largest = self.spd.largest_diagonal();
+        if let Some(pin) = self.pin {
+            self.spd.add_diagonal(pin, largest);
+        }
+        // States without weight have empty rows: the floor leaves them where they are.
+        if !self.spd.factor(1e-16 * largest + 1e-300) {
+            return None;
+        }
+        let mut right = vec![0.0; 2 * columns];
+        self.spd.solve_bordered(columns, &mut border, &corner, &mut right);
+        Some(border.split_off(columns * n))
+    }
+
+    fn direction(&mut self, beta: f64, epsilon: f64) -> Option<Direction> {
+        let n = self.tilt.samples.states;
+        let solution = self.project()?;
+        let (z, y) = solution.split_at(n);
+        let mo = &self.tilt.moments;
+        let tau = 1.0 / beta;
+        let unexplained = (mo.variance - dot(y, &mo.covariance)).max(1e-14 * mo.variance).max(1e-300);
+        let gradient_beta = -tau * tau * (epsilon - mo.kl);
+        let kl = mo.kl.max(1e-300);
+        let stretch = (epsilon.sqrt() + kl.sqrt()) / (2.0 * kl.sqrt());
+        let pivot = stretch * tau * unexplained;
+        let mut d_beta = (-gradient_beta + tau * dot(&mo.covariance, z)) / pivot;
+        d_beta = d_beta.clamp(-beta * (1.0 - 1.0 / BETA_STRIDE), beta * (BETA_STRIDE - 1.0));
+        let chi: Vec<f64> = z.iter().zip(y).map(|(&z, &y)| -tau * (z + y * d_beta)).collect();
+        let slope = dot(&mo.gradient, &chi) + gradient_beta * d_beta;
+        (slope < 0.0).then_some(Direction { chi, beta: d_beta, slope })
+    }
+
+    /// Armijo's rule; `None` when no step lowers `ℓ`.
+    fn backtrack(&mut self, state: &mut BoundState, d: &Direction, value: f64, epsilon: f64) -> Option<f64> {
+        let mut t = 1.0;
+        let mut trial = vec![0.0; d.chi.len()];
+        for _ in 0..40 {
+            for ((x, &c), &dc) in trial.iter_mut().zip(&state.chi).zip(&d.chi) {
+                *x = c + t * dc;
+            }
+            let beta = state.beta + t * d.beta;
+            let next = self.tilt.evaluate(&trial, beta, epsilon);
+            // Rounding of ℓ is that of the log-sum over β.
+            let rounding = 1e-15 * (value.abs() + 1.0 / beta);
+            if next <= value + 1e-4 * t * d.slope || (-t * d.slope <= rounding && next <= value + rounding) {
+                state.chi.copy_from_slice(&trial);
+                state.beta = beta;
+                return Some(next);
+            }
+            t *= 0.3;
+        }
+        None
+    }
+}

@@ -1,0 +1,352 @@
+//! Stationary distribution correction estimation on finite CMDPs: OptiDICE, COptiDICE without and with the cost
+//! bound, and the cost bound alone.
+//!
+//! All three divergences, any number of costs, `γ` up to and including one. Every solution carries a
+//! [`Certificate`]; an infeasible limit is an [`Outcome`], not an error.
+//!
+//! | function | paper | what it solves |
+//! |---|---|---|
+//! | [`optidice`] | `eq:nu_lambda_optimization`, `λ = 0` | reward only |
+//! | [`coptidice_naive`] | `eq:min_objective` | limits on the estimated costs |
+//! | [`coptidice`] | `eq:nu_lambda_tau_chi_optimization` | limits on the upper bounds of the costs |
+//! | [`cost_bound`] | `eq:cost_ub_min_objective` | the upper bound of one cost for a given `w` |
+
+mod bound;
+mod conservative;
+mod dual;
+mod exponential;
+mod reduced;
+mod samples;
+mod tilt;
+
+pub use samples::Samples;
+
+use coptidice_core::{Cmdp, CmdpError, Divergence, Policy};
+use serde::{Deserialize, Serialize};
+
+use crate::outcome::{Certificate, Outcome};
+use bound::{BoundSolver, BoundState, BoundValue};
+use dual::Dual;
+use reduced::Reduced;
+use tilt::BoundedCost;
+
+/// A program to solve.
+#[derive(Clone, Copy, Debug)]
+pub struct Problem<'a> {
+    /// The CMDP, usually estimated from counts. `R` and `C` are read from it.
+    pub model: &'a Cmdp,
+    /// `d^D`, `[S*A]`, non-negative. Pairs with zero mass are outside the support: they get `w = 0`.
+    pub data_occupancy: &'a [f64],
+    /// `ĉ`, `[K]`, cost units per step.
+    pub limits: &'a [f64],
+    /// `f`.
+    pub divergence: Divergence,
+    /// Weight of the divergence, reward units per step, positive.
+    pub alpha: f64,
+}
+
+/// What the cost bound needs beside the problem.
+#[derive(Clone, Copy, Debug)]
+pub struct BoundProblem<'a> {
+    /// `p`, the distribution over logged samples.
+    pub samples: &'a Samples,
+    /// KL radius, non-negative. Zero means no bound: the naive program.
+    pub epsilon: f64,
+    /// `w` is raised to this before it enters the bound (the paper's own program uses 1e-10).
+    pub weight_floor: f64,
+    /// Costs as the samples carry them, `[K][S*A]`; [`Cmdp::costs`] unless ends carry a credit.
+    pub costs: &'a [Vec<f64>],
+    /// `[K]`, subtracted from the cost of steps that end the episode; see
+    /// [`coptidice_core::CostConstraint::last_step_credit`].
+    pub last_step_credits: &'a [f64],
+}
+
+/// Limits of the iterations. The defaults are far above what is ever needed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Effort {
+    /// Newton steps for one minimisation over `ν`.
+    pub newton_steps: usize,
+    /// Newton steps for one bound.
+    pub bound_steps: usize,
+    /// Values of `λ` tried.
+    pub lambda_steps: usize,
+    /// A multiplier beyond this (reward units per cost unit) is taken as a sign of infeasibility, which is then
+    /// decided exactly where possible.
+    pub lambda_cap: f64,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self { newton_steps: 2000, bound_steps: 300, lambda_steps: 100, lambda_cap: 1e7 }
+    }
+}
+
+/// The upper bound of one cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CostBound {
+    /// How the minimisation ended; [`Outcome::Infeasible`] when no measure within the radius balances the flow.
+    pub outcome: Outcome,
+    /// The bound `ℓ_k(τ, χ; w)`, cost units per step.
+    pub value: f64,
+    /// `τ_k`; zero when the radius is not used up.
+    pub tau: f64,
+    /// `χ_k`, `[S]`. Not unique.
+    pub chi: Vec<f64>,
+    /// `KL(p̃‖p)`.
+    pub kl: f64,
+    /// `E_p̃[wC_k]`, the primal objective; the gap to `value` certifies it.
+    pub tilted_cost: f64,
+    /// Largest violation of the flow by `p̃w` (`eq:cost_ub_flow_constraint`).
+    pub flow_residual: f64,
+    /// Newton steps.
+    pub iterations: usize,
+}
+
+impl CostBound {
+    fn new(value: BoundValue, chi: Vec<f64>) -> Self {
+        let BoundValue { outcome, value, tau, kl, tilted_cost, flow_residual, iterations } = value;
+        Self { outcome, value, tau, chi, kl, tilted_cost, flow_residual, iterations }
+    }
+}
+
+/// Solution of one of the programs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Solution {
+    /// How the solve ended.
+    pub outcome: Outcome,
+    /// `w`, `[S*A]`.
+    pub w: Vec<f64>,
+    /// `d^D w`, `[S*A]`.
+    pub occupancy: Vec<f64>,
+    /// `ν`, `[S]`; zero in states that the data's support does not reach.
+    pub nu: Vec<f64>,
+    /// `μ`; zero unless `γ = 1`.
+    pub mu: f64,
+    /// `λ`, `[K]`.
+    pub lambda: Vec<f64>,
+    /// `E_d[C_k]`, `[K]`, cost units per step.
+    pub costs: Vec<f64>,
+    /// Upper bounds of the costs, `[K]`; empty where none were asked for.
+    pub bounds: Vec<CostBound>,
+    /// What proves the solution. Limit residuals refer to the bounds where there are any; `dual_objective` is that
+    /// of the program for `R − λᵀC` with the limits moved to the costs attained.
+    pub certificate: Certificate,
+}
+
+impl Solution {
+    /// `π(a|s) ∝ d(s,a) + floor`; states without any mass get `fallback`'s row.
+    ///
+    /// # Errors
+    /// [`CmdpError::Shape`] if `fallback` has another shape.
+    pub fn policy(&self, fallback: &Policy, floor: f64) -> Result<Policy, CmdpError> {
+        let mass: Vec<f64> = self.occupancy.iter().map(|&d| d + floor).collect();
+        Policy::from_mass(fallback, &mass)
+    }
+}
+
+/// An unusable problem.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum DiceError {
+    /// A shape or an occupancy entry is wrong.
+    #[error(transparent)]
+    Cmdp(#[from] CmdpError),
+    /// `alpha` is not a positive number.
+    #[error("alpha = {0}; give a positive number (1/number of trajectories is the paper's choice)")]
+    Alpha(f64),
+    /// `epsilon` is negative or not finite.
+    #[error("epsilon = {0}; give a number >= 0 (0.1/number of trajectories is the paper's choice)")]
+    Epsilon(f64),
+    /// Number of limits and of costs differ.
+    #[error("{limits} limits for {costs} costs; give one limit per cost")]
+    Limits {
+        /// Limits given.
+        limits: usize,
+        /// Costs of the CMDP.
+        costs: usize,
+    },
+    /// A limit is NaN or infinite.
+    #[error("the limit of cost {index} is {value}; give a finite number")]
+    LimitValue {
+        /// Which cost.
+        index: usize,
+        /// Value given.
+        value: f64,
+    },
+    /// Samples of another shape, or with another discount, than the CMDP.
+    #[error("samples over {0} pairs, gamma = {1} do not belong to this CMDP")]
+    Samples(usize, f64),
+}
+
+impl Problem<'_> {
+    fn check(&self) -> Result<(), DiceError> {
+        let m = self.model;
+        if self.data_occupancy.len() != m.pairs() {
+            let (expected, found) = (m.pairs(), self.data_occupancy.len());
+            return Err(CmdpError::Shape { what: "data occupancy", expected, found }.into());
+        }
+        if let Some(pair) = self.data_occupancy.iter().position(|d| !(d.is_finite() && *d >= 0.0)) {
+            let value = self.data_occupancy[pair];
+            return Err(CmdpError::Occupancy { state: pair / m.actions(), action: pair % m.actions(), value }.into());
+        }
+        if !(self.alpha.is_finite() && self.alpha > 0.0) {
+            return Err(DiceError::Alpha(self.alpha));
+        }
+        if self.limits.len() != m.cost_count() {
+            return Err(DiceError::Limits { limits: self.limits.len(), costs: m.cost_count() });
+        }
+        match self.limits.iter().position(|l| !l.is_finite()) {
+            Some(index) => Err(DiceError::LimitValue { index, value: self.limits[index] }),
+            None => Ok(()),
+        }
+    }
+
+    fn dual(&self) -> Option<Dual> {
+        let reduced = Reduced::new(self.model, self.data_occupancy)?;
+        Some(Dual::new(reduced, self.divergence, self.alpha, self.limits))
+    }
+
+    /// Nothing can start from `p0` within the support.
+    fn unsupported(&self) -> Solution {
+        let (pairs, k) = (self.model.pairs(), self.limits.len());
+        Solution {
+            outcome: Outcome::Infeasible,
+            w: vec![0.0; pairs],
+            occupancy: vec![0.0; pairs],
+            nu: vec![0.0; self.model.states()],
+            mu: 0.0,
+            lambda: vec![0.0; k],
+            costs: vec![0.0; k],
+            bounds: Vec::new(),
+            certificate: Certificate { flow_residual: 1.0, ..Certificate::default() },
+        }
+    }
+
+    fn solution(&self, dual: &Dual, outcome: Outcome, bounds: Vec<CostBound>) -> Solution {
+        let (pairs, states) = (self.model.pairs(), self.model.states());
+        let (mut w, mut occupancy, mut nu) = (vec![0.0; pairs], vec![0.0; pairs], vec![0.0; states]);
+        for (i, &pair) in dual.r.pairs.iter().enumerate() {
+            w[pair as usize] = dual.w[i];
+            occupancy[pair as usize] = dual.w[i] * dual.r.data[i];
+        }
+        for (i, &s) in dual.r.states.iter().enumerate() {
+            nu[s as usize] = dual.nu[i];
+        }
+        let costs: Vec<f64> = (0..self.limits.len()).map(|k| dual.mean_cost(k)).collect();
+        let certificate = self.certificate(dual, &costs, &bounds);
+        let lambda = dual.lambda.clone();
+        Solution { outcome, w, occupancy, nu, mu: dual.mu, lambda, costs, bounds, certificate }
+    }
+
+    fn certificate(&self, dual: &Dual, costs: &[f64], bounds: &[CostBound]) -> Certificate {
+        let (objective, mut dual_objective) = dual.objectives();
+        let (mut limit_excess, mut complementarity) = (0.0_f64, 0.0_f64);
+        for (k, &cost) in costs.iter().enumerate() {
+            let limited = bounds.get(k).map_or(cost, |b| b.value);
+            limit_excess = limit_excess.max(limited - self.limits[k]);
+            complementarity = complementarity.max(dual.lambda[k] * (self.limits[k] - limited).abs());
+            if !bounds.is_empty() {
+                dual_objective += dual.lambda[k] * (cost - self.limits[k]);
+            }
+        }
+        Certificate {
+            objective,
+            dual_objective,
+            flow_residual: dual.flow_residual(),
+            expected_ratio: dual.total(),
+            limit_excess,
+            complementarity,
+            iterations: dual.steps,
+        }
+    }
+}
+
+impl BoundProblem<'_> {
+    fn check(&self, m: &Cmdp) -> Result<(), DiceError> {
+        if !(self.epsilon.is_finite() && self.epsilon >= 0.0) {
+            return Err(DiceError::Epsilon(self.epsilon));
+        }
+        let s = self.samples;
+        if s.pairs() != m.pairs() || s.states != m.states() || s.gamma != m.gamma() {
+            return Err(DiceError::Samples(s.pairs(), s.gamma));
+        }
+        let k = m.cost_count();
+        if self.costs.len() != k || self.last_step_credits.len() != k {
+            let limits = self.costs.len().min(self.last_step_credits.len());
+            return Err(DiceError::Limits { limits, costs: k });
+        }
+        match self.costs.iter().find(|c| c.len() != m.pairs()) {
+            Some(c) => Err(CmdpError::Shape { what: "cost", expected: m.pairs(), found: c.len() }.into()),
+            None => Ok(()),
+        }
+    }
+
+    fn cost(&self, k: usize) -> BoundedCost<'_> {
+        BoundedCost { cost: &self.costs[k], last_step_credit: self.last_step_credits[k] }
+    }
+}
+
+/// OptiDICE: reward less divergence, costs ignored. `lambda` in the solution is zero.
+///
+/// # Errors
+/// [`DiceError`] on an unusable problem.
+pub fn optidice(problem: &Problem<'_>, effort: Effort) -> Result<Solution, DiceError> {
+    problem.check()?;
+    let Some(mut dual) = problem.dual() else { return Ok(problem.unsupported()) };
+    let outcome = dual.minimise(false, effort.lambda_cap, effort.newton_steps);
+    let mut solution = problem.solution(&dual, outcome, Vec::new());
+    // Limits play no part: neither do their residuals.
+    (solution.certificate.limit_excess, solution.certificate.complementarity) = (0.0, 0.0);
+    Ok(solution)
+}
+
+/// Naive COptiDICE: limits on the costs as estimated from the data.
+///
+/// # Errors
+/// [`DiceError`] on an unusable problem.
+pub fn coptidice_naive(problem: &Problem<'_>, effort: Effort) -> Result<Solution, DiceError> {
+    problem.check()?;
+    let Some(mut dual) = problem.dual() else { return Ok(problem.unsupported()) };
+    let outcome = conservative::minimise_naive(&mut dual, effort);
+    Ok(problem.solution(&dual, outcome, Vec::new()))
+}
+
+/// COptiDICE: limits on the upper bounds of the costs, `λ` solved to the root.
+///
+/// # Errors
+/// [`DiceError`] on an unusable problem.
+pub fn coptidice(problem: &Problem<'_>, bound: &BoundProblem<'_>, effort: Effort) -> Result<Solution, DiceError> {
+    problem.check()?;
+    bound.check(problem.model)?;
+    let Some(mut dual) = problem.dual() else { return Ok(problem.unsupported()) };
+    let (outcome, bounds) = conservative::solve(&mut dual, bound, effort);
+    Ok(problem.solution(&dual, outcome, bounds))
+}
+
+/// The upper bound of cost `k` for a given `w` `[S*A]`.
+///
+/// # Errors
+/// [`DiceError`] on an unusable problem.
+pub fn cost_bound(
+    model: &Cmdp,
+    bound: &BoundProblem<'_>,
+    k: usize,
+    w: &[f64],
+    effort: Effort,
+) -> Result<CostBound, DiceError> {
+    bound.check(model)?;
+    if w.len() != model.pairs() {
+        return Err(CmdpError::Shape { what: "w", expected: model.pairs(), found: w.len() }.into());
+    }
+    if k >= bound.costs.len() {
+        return Err(DiceError::Limits { limits: k + 1, costs: bound.costs.len() });
+    }
+    if let Some(pair) = w.iter().position(|x| !(x.is_finite() && *x >= 0.0)) {
+        let (state, action) = (pair / model.actions(), pair % model.actions());
+        return Err(CmdpError::Occupancy { state, action, value: w[pair] }.into());
+    }
+    let w: Vec<f64> = w.iter().map(|&x| x.max(bound.weight_floor)).collect();
+    let mut state = BoundState::default();
+    let mut solver = BoundSolver::new(bound.samples);
+    let value = solver.solve(&w, bound.cost(k), bound.epsilon, &mut state, effort.bound_steps);
+    Ok(CostBound::new(value, state.chi))
+}
