@@ -202,6 +202,22 @@ impl TransitionsBuilder {
         self.rewards.is_empty()
     }
 
+    /// Makes room for `rows` more rows.
+    pub fn reserve(&mut self, rows: usize) {
+        self.observations.reserve(rows * self.schema.observation_dim);
+        match &self.schema.action {
+            ActionSpace::Continuous { dim } => self.actions.reserve(rows * dim),
+            ActionSpace::Discrete { .. } => self.action_ids.reserve(rows),
+        }
+        self.rewards.reserve(rows);
+        self.costs.reserve(rows * self.schema.cost_names.len());
+        self.terminals.reserve(rows);
+        self.timeouts.reserve(rows);
+        if self.schema.propensity {
+            self.propensities.reserve(rows);
+        }
+    }
+
     /// Appends a row.
     ///
     /// # Errors

@@ -21,24 +21,34 @@
 
 mod batch;
 mod builder;
+mod check;
 mod column;
 mod columns;
 mod error;
 mod fingerprint;
+mod histogram;
+mod inspect;
 mod next;
 mod problem;
 mod read;
+mod repair;
+mod select;
 mod table;
 mod tabular;
 mod transitions;
 
 pub use batch::{Batch, RowIndex};
 pub use builder::{ActionSpace, BuildError, Schema, Step, StepAction, TransitionsBuilder};
+pub use check::{CheckOptions, check_limits, load, validate};
 pub use column::Column;
 pub use columns::ColumnMap;
 pub use error::DataError;
 pub use fingerprint::Fingerprint;
+pub use histogram::Histogram;
+pub use inspect::{ActionSummary, CostSummary, Distributions, Inspection, Means, inspect};
 pub use problem::{Problem, ProblemCode, Severity};
 pub use read::{ActionKind, Done, Format, Log, ReadOptions, detect, read};
+pub use repair::{FaultyEpisode, Repair, RepairOptions, Repaired, repair};
+pub use select::{Split, SplitError};
 pub use tabular::{TabularColumns, TabularLog, read_tabular};
 pub use transitions::{Actions, Episode, EpisodeEnd, Transitions};

@@ -1,5 +1,7 @@
 //! Finite CMDP logs from CSV: what is read, and what is refused with which message.
 
+#![allow(clippy::unwrap_used)] // a test's unwrap is its assertion
+
 use std::io::Write as _;
 
 use coptidice_data::{DataError, Episode, EpisodeEnd, ProblemCode, TabularColumns, TabularLog, read_tabular};

@@ -96,7 +96,12 @@ pub(crate) trait ArraySource {
 /// Refuses a claim of more rows and columns than the bytes of the file can hold, before anything is allocated.
 ///
 /// Deflate, the strongest filter in use, compresses by at most 1032 to 1.
-pub(crate) fn check_claim(path: &Path, column: &str, info: &ArrayInfo, file_bytes: u64) -> Result<(), DataError> {
+pub(crate) fn check_claim(
+    path: &Path,
+    column: &str,
+    info: &ArrayInfo,
+    file_bytes: u64,
+) -> Result<(), DataError> {
     const MOST_COMPRESSED: u64 = 1100;
     let claimed = info
         .shape

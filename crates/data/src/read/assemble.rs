@@ -214,7 +214,8 @@ impl Assembly {
             NextObservations::Full(values) => (0..last)
                 .filter(|&row| {
                     let next = &values[row * dim..(row + 1) * dim];
-                    !self.flagged(row) && !same_bits(next, &self.parts.observations[(row + 1) * dim..(row + 2) * dim])
+                    !self.flagged(row)
+                        && !same_bits(next, &self.parts.observations[(row + 1) * dim..(row + 2) * dim])
                 })
                 .collect(),
         };
@@ -405,7 +406,11 @@ impl Assembly {
         if last.end != EpisodeEnd::Cut {
             return;
         }
-        let limit = others.iter().filter(|episode| episode.end == EpisodeEnd::Timeout).map(|episode| episode.len).max();
+        let limit = others
+            .iter()
+            .filter(|episode| episode.end == EpisodeEnd::Timeout)
+            .map(|episode| episode.len)
+            .max();
         if limit == Some(last.len) {
             self.set_timeouts([last.last()]);
             last.end = EpisodeEnd::Timeout;

@@ -66,7 +66,8 @@ pub fn detect(path: &Path) -> Result<Format, DataError> {
     if start.is_empty() {
         return Err(DataError::Empty { path: path.to_owned() });
     }
-    let unknown = |detail: &str| DataError::UnknownFormat { path: path.to_owned(), detail: detail.to_owned() };
+    let unknown =
+        |detail: &str| DataError::UnknownFormat { path: path.to_owned(), detail: detail.to_owned() };
     match &start[..] {
         s if s.starts_with(HDF5_MAGIC) => Ok(Format::Hdf5),
         s if s.starts_with(ZIP_MAGIC) || s.starts_with(EMPTY_ZIP_MAGIC) => Ok(Format::Npz),

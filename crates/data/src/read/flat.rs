@@ -1,7 +1,8 @@
 //! Logs stored as one array for each column: DSRL, D4RL, OmniSafe and similar files.
 
 use super::arrays::{
-    ArrayInfo, ArraySource, Block, Element, check_claim, one_per_row, read_f32, read_flags, read_labels, reserve,
+    ArrayInfo, ArraySource, Block, Element, check_claim, one_per_row, read_f32, read_flags, read_labels,
+    reserve,
 };
 use super::assemble::Parts;
 use super::{ActionKind, Done, ReadOptions};
@@ -39,7 +40,8 @@ struct Layout {
 /// Reads the arrays of `source`.
 pub(crate) fn read(source: &dyn ArraySource, options: &ReadOptions) -> Result<Parts, DataError> {
     let layout = Layout::find(source, options)?;
-    let reader = Reader { source, rows: source.info(&layout.rewards)?.rows(), reference: layout.rewards.clone() };
+    let reader =
+        Reader { source, rows: source.info(&layout.rewards)?.rows(), reference: layout.rewards.clone() };
     if reader.rows == 0 {
         return Err(DataError::Empty { path: source.path().to_owned() });
     }
@@ -91,13 +93,16 @@ impl Layout {
             available: source.names().to_vec(),
             remedy: REMEDY,
         };
-        let list = |given: &[String], role: &'static str, defaults: &[&str]| -> Result<Vec<String>, DataError> {
-            if given.is_empty() {
-                return Ok(first(defaults).into_iter().collect());
-            }
-            given.iter().try_for_each(|name| if source.has(name) { Ok(()) } else { Err(missing(name, role)) })?;
-            Ok(given.to_vec())
-        };
+        let list =
+            |given: &[String], role: &'static str, defaults: &[&str]| -> Result<Vec<String>, DataError> {
+                if given.is_empty() {
+                    return Ok(first(defaults).into_iter().collect());
+                }
+                given
+                    .iter()
+                    .try_for_each(|name| if source.has(name) { Ok(()) } else { Err(missing(name, role)) })?;
+                Ok(given.to_vec())
+            };
         let one = |given: &Option<String>, role: &'static str, defaults: &[&str]| match given {
             Some(name) if !source.has(name) => Err(missing(name, role)),
             Some(name) => Ok(Some(name.clone())),
@@ -105,7 +110,11 @@ impl Layout {
         };
         let mut layout = Layout {
             observations: list(&map.state, "observations", &["observations", "obs"])?,
-            next: list(map.next_state.as_deref().unwrap_or(&[]), "next observations", &["next_observations", "next_obs"])?,
+            next: list(
+                map.next_state.as_deref().unwrap_or(&[]),
+                "next observations",
+                &["next_observations", "next_obs"],
+            )?,
             actions: list(&map.action, "actions", &["actions", "action", "action_tm1"])?,
             rewards: one(&map.reward, "rewards", &["rewards", "reward", "reward_t"])?
                 .ok_or_else(|| missing("rewards", "rewards"))?,
@@ -113,7 +122,11 @@ impl Layout {
                 Some(given) => list(given, "costs", &[])?,
                 None => cost_arrays(source),
             },
-            terminals: one(&map.terminal, "terminals", &["terminals", "terminal", "terminations", "terminated"])?,
+            terminals: one(
+                &map.terminal,
+                "terminals",
+                &["terminals", "terminal", "terminations", "terminated"],
+            )?,
             timeouts: one(&map.timeout, "time-outs", &["timeouts", "timeout", "truncations", "truncated"])?,
             done: None,
             discount: None,
@@ -199,7 +212,11 @@ impl Reader<'_> {
     }
 
     /// The arrays `names` side by side, `[rows, width]`, and the width.
-    fn matrix(&self, names: &[String], problems: &mut Vec<Problem>) -> Result<(Column<f32>, usize), DataError> {
+    fn matrix(
+        &self,
+        names: &[String],
+        problems: &mut Vec<Problem>,
+    ) -> Result<(Column<f32>, usize), DataError> {
         let widths: Vec<usize> =
             names.iter().map(|name| self.info(name).map(|info| info.width())).collect::<Result<_, _>>()?;
         let width: usize = widths.iter().sum();
@@ -290,13 +307,22 @@ impl Reader<'_> {
                 "penalties_tm1" => "penalty",
                 name => name,
             };
-            if count == 1 { vec![cost_name(stem)] } else { (0..count).map(|k| format!("{stem}_{k}")).collect() }
+            if count == 1 {
+                vec![cost_name(stem)]
+            } else {
+                (0..count).map(|k| format!("{stem}_{k}")).collect()
+            }
         };
         Ok((values, given.unwrap_or_else(derived)))
     }
 
     /// Terminals and time-outs.
-    fn ends(&self, layout: &Layout, done: Done, problems: &mut Vec<Problem>) -> Result<(Flags, Flags), DataError> {
+    fn ends(
+        &self,
+        layout: &Layout,
+        done: Done,
+        problems: &mut Vec<Problem>,
+    ) -> Result<(Flags, Flags), DataError> {
         if let Some(name) = &layout.done {
             let flags = self.flags(name, problems)?;
             let (terminals, timeouts) = split_done(&flags, name, done, problems);

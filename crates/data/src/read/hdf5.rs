@@ -33,8 +33,7 @@ impl Hdf5Source {
         let storage = FileStorage::open(path).map_err(failure)?;
         let options = OpenOptions::default().with_max_chunk_bytes(64 << 20).with_max_read_bytes(1 << 30);
         let file = Hdf5File::from_storage_with_options(Arc::new(storage), options).map_err(failure)?;
-        let (groups, mut names) =
-            file.root_group().and_then(|root| root.member_names()).map_err(failure)?;
+        let (groups, mut names) = file.root_group().and_then(|root| root.member_names()).map_err(failure)?;
         for group in groups.iter().filter(|name| !is_episode(name)) {
             list(&file, group, 1, &mut names).map_err(failure)?;
         }
@@ -109,8 +108,10 @@ impl ArraySource for Hdf5Source {
             found: format!("{:?}", dataset.dtype()).chars().take(60).collect(),
             expected: "floating-point, integer or boolean numbers",
         })?;
-        let shape: Result<Vec<usize>, _> = dataset.shape().iter().map(|&axis| usize::try_from(axis)).collect();
-        let shape = shape.map_err(|_| DataError::malformed(&self.path, "HDF5", "an axis exceeds the address space"))?;
+        let shape: Result<Vec<usize>, _> =
+            dataset.shape().iter().map(|&axis| usize::try_from(axis)).collect();
+        let shape = shape
+            .map_err(|_| DataError::malformed(&self.path, "HDF5", "an axis exceeds the address space"))?;
         let info = ArrayInfo { shape, element, bytes };
         check_claim(&self.path, name, &info, self.bytes)?;
         Ok(info)
@@ -120,7 +121,8 @@ impl ArraySource for Hdf5Source {
         let info = self.info(name)?;
         let dataset = self.dataset(name)?;
         let rows = info.rows();
-        let chunk_rows = dataset.chunks().and_then(|chunk| chunk.first().copied()).unwrap_or(1).max(1) as usize;
+        let chunk_rows =
+            dataset.chunks().and_then(|chunk| chunk.first().copied()).unwrap_or(1).max(1) as usize;
         let wanted = (BLOCK_NUMBERS / info.width().max(1)).max(1);
         // Whole chunks at a time, so that none is decoded twice.
         let step = (wanted / chunk_rows * chunk_rows).max(chunk_rows).min(rows.max(1));
@@ -232,8 +234,8 @@ impl H5Type for Whole {
                 }))
             }
             Datatype::Bitfield { size, byte_order } => {
-                let word =
-                    little_endian(bytes, usize::from(*size), *byte_order).ok_or_else(|| mismatch(datatype))?;
+                let word = little_endian(bytes, usize::from(*size), *byte_order)
+                    .ok_or_else(|| mismatch(datatype))?;
                 Ok(Whole(i64::try_from(u64::from_le_bytes(word)).unwrap_or(i64::MAX)))
             }
             _ => Err(mismatch(datatype)),
@@ -252,8 +254,7 @@ impl H5Type for Real {
 
     fn from_bytes(bytes: &[u8], datatype: &Datatype) -> Result<Self, Error> {
         let Datatype::FloatingPoint { size, byte_order } = datatype else { return Err(mismatch(datatype)) };
-        let word =
-            little_endian(bytes, usize::from(*size), *byte_order).ok_or_else(|| mismatch(datatype))?;
+        let word = little_endian(bytes, usize::from(*size), *byte_order).ok_or_else(|| mismatch(datatype))?;
         let bits = u64::from_le_bytes(word);
         match size {
             8 => Ok(Real(f64::from_bits(bits))),

@@ -90,7 +90,9 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Log, DataError> {
         Format::Hdf5 => flat::read(&hdf5::Hdf5Source::open(path)?, options)?,
         Format::Npz => flat::read(&npy::Npz::open(path)?, options)?,
         Format::NpyDirectory => flat::read(&npy::NpyDir::open(path)?, options)?,
-        other => return Err(DataError::UnknownFormat { path: path.to_owned(), detail: format!("{other:?}") }),
+        other => {
+            return Err(DataError::UnknownFormat { path: path.to_owned(), detail: format!("{other:?}") });
+        }
     };
     assemble::assemble(parts, options)
 }

@@ -229,9 +229,9 @@ impl NpyDir {
         }
         let notes_path = path.join(NOTES_FILE);
         let notes = match std::fs::read_to_string(&notes_path) {
-            Ok(text) => Some(
-                serde_json::from_str(&text).map_err(|e| DataError::malformed(&notes_path, "JSON", e))?,
-            ),
+            Ok(text) => {
+                Some(serde_json::from_str(&text).map_err(|e| DataError::malformed(&notes_path, "JSON", e))?)
+            }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
             Err(e) => return Err(DataError::io(&notes_path, "read", e)),
         };
@@ -335,8 +335,7 @@ impl Npz {
                 return Err(DataError::ColumnName { path: path.to_owned(), position, lossy });
             };
             let Some(name) = name.strip_suffix(".npy") else { continue };
-            let header =
-                NpyHeader::read(&mut entry).map_err(|e| failure(&format!("array {name:?}: {e}")))?;
+            let header = NpyHeader::read(&mut entry).map_err(|e| failure(&format!("array {name:?}: {e}")))?;
             check_claim(path, name, &header.info(), bytes)?;
             arrays.push((name.to_owned(), header));
         }

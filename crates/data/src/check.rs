@@ -1,0 +1,366 @@
+//! Checks of the values of a log.
+
+use coptidice_core::CostLimit;
+
+use crate::error::DataError;
+use crate::next::NextObservations;
+use crate::problem::{Problem, ProblemCode, Tally};
+use crate::read::{Log, ReadOptions, read};
+use crate::transitions::{Actions, Transitions};
+
+/// What counts as a fault.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CheckOptions {
+    /// Values of larger magnitude are markers or faults, not measurements.
+    pub max_magnitude: f32,
+}
+
+impl Default for CheckOptions {
+    /// `1e9`: its square and the products of a network's layers still lie well inside 32-bit floating point.
+    fn default() -> Self {
+        CheckOptions { max_magnitude: 1e9 }
+    }
+}
+
+/// Reads the log at `path` and checks its values. Problems are listed, errors first, and none is refused.
+///
+/// # Errors
+/// If the path holds no log.
+pub fn validate(
+    path: &std::path::Path,
+    options: &ReadOptions,
+    check: &CheckOptions,
+) -> Result<Log, DataError> {
+    let mut log = read(path, options)?;
+    check_values(&mut log, check);
+    Ok(log)
+}
+
+/// Reads a log for training: as [`validate`], but a log with errors is refused.
+///
+/// # Errors
+/// If the path holds no log, or one with a problem that would make results wrong ([`DataError::Unusable`]).
+pub fn load(path: &std::path::Path, options: &ReadOptions, check: &CheckOptions) -> Result<Log, DataError> {
+    let log = validate(path, options, check)?;
+    if log.problems.iter().any(Problem::is_error) {
+        return Err(DataError::Unusable { path: path.to_owned(), problems: log.problems });
+    }
+    Ok(log)
+}
+
+/// Adds the problems of the values to those found while reading, and sorts them, errors first.
+fn check_values(log: &mut Log, options: &CheckOptions) {
+    let mut checker =
+        Checker { log: &log.transitions, options: *options, problems: Vec::new(), faulty: Vec::new() };
+    checker.observations();
+    checker.actions();
+    checker.rewards_and_costs();
+    checker.propensities();
+    checker.episodes();
+    let Checker { mut problems, faulty, .. } = checker;
+    for problem in &mut problems {
+        problem.row = problem.row.map(|row| log.source_row(row));
+    }
+    log.problems.extend(problems);
+    log.problems.sort_by_key(|problem| !problem.is_error());
+    log.faulty.extend(faulty);
+    log.faulty.sort_unstable();
+    log.faulty.dedup();
+}
+
+/// Problems that a cost limit has with a log. `limits[k]` is that of cost `k`, if it has one.
+#[must_use]
+pub fn check_limits(log: &Transitions, limits: &[Option<CostLimit>]) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (k, name) in log.cost_names().iter().enumerate() {
+        let Some(limit) = limits.get(k).copied().flatten() else { continue };
+        let (value, per_step) = match limit {
+            CostLimit::PerStep { limit } => (limit, true),
+            CostLimit::PerEpisode { limit, .. } => (limit, false),
+        };
+        if value <= 0.0 {
+            let message = format!("the limit is {value}: only a policy that never incurs this cost keeps it");
+            problems.push(Problem::new(ProblemCode::ZeroLimit, message).column(name));
+        }
+        let mut lowest = f64::INFINITY;
+        for episode in log.episodes() {
+            let total: f64 = episode.rows().map(|row| f64::from(log.costs(row)[k])).sum();
+            lowest = lowest.min(if per_step { total / episode.len as f64 } else { total });
+        }
+        if lowest > value {
+            let unit = if per_step { "per step" } else { "per episode" };
+            let message = format!(
+                "every episode is above the limit {value} {unit}; the best has {lowest:.6}. The policy must do what \
+                 no whole episode shows; expect it to be found infeasible or uncertain"
+            );
+            problems.push(Problem::new(ProblemCode::AllAboveLimit, message).column(name));
+        }
+    }
+    problems
+}
+
+/// Of one column: what its values are like.
+#[derive(Clone)]
+struct Scan {
+    non_finite: Tally,
+    extreme: Tally,
+    largest: f32,
+    largest_row: usize,
+    low: f32,
+    high: f32,
+    negative: Tally,
+    /// Non-zero magnitudes by their binary exponent.
+    exponents: Box<[u64; 256]>,
+}
+
+impl Scan {
+    fn new() -> Self {
+        Scan {
+            non_finite: Tally::default(),
+            extreme: Tally::default(),
+            largest: 0.0,
+            largest_row: 0,
+            low: f32::INFINITY,
+            high: f32::NEG_INFINITY,
+            negative: Tally::default(),
+            exponents: Box::new([0; 256]),
+        }
+    }
+
+    /// Whether the value can be used.
+    fn add(&mut self, row: usize, value: f32, max_magnitude: f32) -> bool {
+        if !value.is_finite() {
+            self.non_finite.add(row);
+            return false;
+        }
+        let magnitude = value.abs();
+        self.low = self.low.min(value);
+        self.high = self.high.max(value);
+        if value < 0.0 {
+            self.negative.add(row);
+        }
+        if magnitude > self.largest {
+            self.largest = magnitude;
+            self.largest_row = row;
+        }
+        if magnitude > 0.0 {
+            self.exponents[(magnitude.to_bits() >> 23) as usize] += 1;
+        }
+        if magnitude > max_magnitude {
+            self.extreme.add(row);
+            return false;
+        }
+        true
+    }
+
+    /// An upper bound of the magnitude below which 99% of the non-zero values lie.
+    fn usual(&self) -> f64 {
+        let total: u64 = self.exponents.iter().sum();
+        let mut below = 0;
+        for (exponent, count) in self.exponents.iter().enumerate() {
+            below += count;
+            if below * 100 >= total * 99 {
+                return 2.0_f64.powi(exponent as i32 - 126);
+            }
+        }
+        f64::INFINITY
+    }
+}
+
+/// A value this many times the usual magnitude of its column is remarkable.
+const OUTLIER_FACTOR: f64 = 1000.0;
+
+struct Checker<'a> {
+    log: &'a Transitions,
+    options: CheckOptions,
+    problems: Vec<Problem>,
+    faulty: Vec<usize>,
+}
+
+impl Checker<'_> {
+    fn report(&mut self, code: ProblemCode, column: &str, row: Option<usize>, message: String) {
+        self.problems.push(Problem { row, ..Problem::new(code, message).column(column) });
+    }
+
+    /// Reports what every numeric column is checked for.
+    fn report_scan(&mut self, column: &str, scan: &Scan) {
+        if let Some(row) = scan.non_finite.found() {
+            let message = format!(
+                "{} values are NaN or infinite (or empty, or too large for 32-bit floating point); repair drops \
+                 their episodes",
+                scan.non_finite.count
+            );
+            self.report(ProblemCode::NonFinite, column, Some(row), message);
+        }
+        if let Some(row) = scan.extreme.found() {
+            let message = format!(
+                "{} values exceed {:e} in magnitude (the largest is {:e}): a marker for missing data, or a fault; \
+                 repair drops their episodes. If they are real, rescale the column or raise --max-magnitude",
+                scan.extreme.count, self.options.max_magnitude, scan.largest
+            );
+            self.report(ProblemCode::ExtremeValue, column, Some(row), message);
+        } else if f64::from(scan.largest) > OUTLIER_FACTOR * scan.usual() {
+            let message = format!(
+                "the largest magnitude is {:e}, although 99% of the non-zero values lie below {:e}; if it is a fault, \
+                 repair with a lower --max-magnitude",
+                scan.largest,
+                scan.usual()
+            );
+            self.report(ProblemCode::Outlier, column, Some(scan.largest_row), message);
+        }
+    }
+
+    fn observations(&mut self) {
+        let dim = self.log.observation_dim;
+        let limit = self.options.max_magnitude;
+        let mut scans = vec![Scan::new(); dim];
+        let mut starts = self.log.episodes.iter().map(|episode| episode.start).peekable();
+        for row in 0..self.log.len() {
+            let first = starts.next_if_eq(&row).is_some();
+            let mut sound = true;
+            for (scan, &value) in scans.iter_mut().zip(self.log.observation(row)) {
+                sound &= scan.add(row, value, limit);
+            }
+            if !sound {
+                // The row before leads here.
+                if !first {
+                    self.faulty.push(row - 1);
+                }
+                self.faulty.push(row);
+            }
+        }
+        self.next_observations(&mut scans);
+        let rows = self.log.len();
+        for (component, scan) in scans.iter().enumerate() {
+            let name = component_name(&self.log.observation_names, "observations", component, dim);
+            self.report_scan(&name, scan);
+            if rows > 1 && scan.low == scan.high && scan.non_finite.count == 0 {
+                let message =
+                    format!("is {} in every row; it carries no information and is not rescaled", scan.low);
+                self.report(ProblemCode::ConstantObservation, &name, None, message);
+            }
+        }
+    }
+
+    /// Next observations that are stored by themselves.
+    fn next_observations(&mut self, scans: &mut [Scan]) {
+        let limit = self.options.max_magnitude;
+        let dim = self.log.observation_dim;
+        let mut check = |row: usize, values: &[f32]| {
+            let mut sound = true;
+            for (scan, &value) in scans.iter_mut().zip(values) {
+                sound &= scan.add(row, value, limit);
+            }
+            if !sound {
+                self.faulty.push(row);
+            }
+        };
+        match &self.log.next {
+            NextObservations::Full(values) => {
+                values.chunks_exact(dim).enumerate().for_each(|(row, values)| check(row, values));
+            }
+            NextObservations::Chained(exceptions) => {
+                let values = exceptions.values().chunks_exact(dim);
+                exceptions.rows().zip(values).for_each(|(row, values)| check(row, values));
+            }
+        }
+    }
+
+    fn actions(&mut self) {
+        let Actions::Continuous { dim, values } = &self.log.actions else { return };
+        let mut scans = vec![Scan::new(); *dim];
+        for (row, action) in values.chunks_exact(*dim).enumerate() {
+            let mut sound = true;
+            for (scan, &value) in scans.iter_mut().zip(action) {
+                sound &= scan.add(row, value, self.options.max_magnitude);
+            }
+            if !sound {
+                self.faulty.push(row);
+            }
+        }
+        for (component, scan) in scans.iter().enumerate() {
+            let name = component_name(&self.log.action_names, "actions", component, *dim);
+            self.report_scan(&name, scan);
+        }
+    }
+
+    /// Scans the column that `value` gives.
+    fn scan(&mut self, value: impl Fn(usize) -> f32) -> Scan {
+        let mut scan = Scan::new();
+        for row in 0..self.log.len() {
+            if !scan.add(row, value(row), self.options.max_magnitude) {
+                self.faulty.push(row);
+            }
+        }
+        scan
+    }
+
+    fn rewards_and_costs(&mut self) {
+        let log = self.log;
+        let scan = self.scan(|row| log.reward(row));
+        self.report_scan("rewards", &scan);
+        for (k, name) in log.cost_names.iter().enumerate() {
+            let scan = self.scan(|row| log.costs(row)[k]);
+            self.report_scan(name, &scan);
+            if let Some(row) = scan.negative.found() {
+                let message = format!(
+                    "is negative in {} rows; a limit on it then bounds a difference. If it is a reward, turn its sign",
+                    scan.negative.count
+                );
+                self.report(ProblemCode::NegativeCost, name, Some(row), message);
+            }
+            if scan.low == 0.0 && scan.high == 0.0 && scan.non_finite.count == 0 {
+                let message =
+                    "is zero in every row: no limit on it can bind, and nothing can be learned about it";
+                self.report(ProblemCode::ZeroCost, name, None, message.to_owned());
+            }
+        }
+    }
+
+    fn propensities(&mut self) {
+        let log = self.log;
+        let Some(values) = &log.propensities else { return };
+        let probability = log.actions.is_discrete();
+        let (mut bad, mut non_finite) = (Tally::default(), Tally::default());
+        for (row, &value) in values.iter().enumerate() {
+            if !value.is_finite() {
+                non_finite.add(row);
+            } else if value <= 0.0 || probability && value > 1.0 + 1e-6 {
+                bad.add(row);
+            } else {
+                continue;
+            }
+            self.faulty.push(row);
+        }
+        if let Some(row) = non_finite.found() {
+            let message =
+                format!("{} values are NaN or infinite; repair drops their episodes", non_finite.count);
+            self.report(ProblemCode::NonFinite, "propensities", Some(row), message);
+        }
+        if let Some(row) = bad.found() {
+            let range = if probability { "(0, 1]" } else { "(0, ∞)" };
+            let message = format!("{} values lie outside {range}; repair drops their episodes", bad.count);
+            self.report(ProblemCode::BadPropensity, "propensities", Some(row), message);
+        }
+    }
+
+    fn episodes(&mut self) {
+        let count = self.log.episodes.len();
+        if count < 3 {
+            let message = format!(
+                "only {count} episode{}: nothing can be held out for a certificate, and initial states are hardly known",
+                if count == 1 { "" } else { "s" }
+            );
+            self.problems.push(Problem::new(ProblemCode::FewEpisodes, message));
+        }
+    }
+}
+
+/// The source's name of a component, or its position.
+pub(crate) fn component_name(names: &[String], stem: &str, component: usize, count: usize) -> String {
+    match names.get(component) {
+        Some(name) => name.clone(),
+        None if count == 1 => stem.to_owned(),
+        None => format!("{stem}[{component}]"),
+    }
+}
