@@ -67,6 +67,16 @@ impl PolicyTrainer {
         if self.average_rate > 0.0 { &self.average } else { &self.trained.params }
     }
 
+    #[cfg(test)]
+    pub(crate) fn network(&self) -> &coptidice_nn::Network {
+        &self.trained.network
+    }
+
+    #[cfg(test)]
+    pub(crate) fn gradient(&self) -> &[f32] {
+        &self.trained.grads
+    }
+
     pub(crate) fn visit_state(&mut self, visit: &mut dyn FnMut(&str, StateMut<'_>)) {
         self.trained.visit_state("policy", visit);
         if self.average_rate > 0.0 {

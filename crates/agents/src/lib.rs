@@ -25,6 +25,8 @@ pub mod policy;
 pub mod problem;
 pub mod registry;
 pub mod sampler;
+#[cfg(test)]
+mod testing;
 mod train;
 mod trained;
 

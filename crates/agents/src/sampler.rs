@@ -32,7 +32,7 @@ pub struct Batch {
     pub discounts: Vec<f32>,
     /// The discount.
     pub gamma: f64,
-    discrete: bool,
+    pub(crate) discrete: bool,
 }
 
 impl Batch {

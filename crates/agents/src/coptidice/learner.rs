@@ -212,3 +212,7 @@ impl Learner for DiceLearner {
         self.policy.exported()
     }
 }
+
+#[cfg(test)]
+#[path = "learner_tests.rs"]
+mod tests;

@@ -1,6 +1,5 @@
 use coptidice_core::rng::stream;
 use proptest::prelude::*;
-use rand::RngExt as _;
 
 use super::*;
 
