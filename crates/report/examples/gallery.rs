@@ -1,12 +1,13 @@
 //! Draws every chart and section with made-up data of realistic shape, to be looked at after a change of style:
-//! `cargo run -p coptidice-report --example gallery -- DIR` writes `DIR/training.html`, `DIR/experiment.html` and
-//! the figures as SVG files.
+//! `cargo run -p coptidice-report --example gallery -- DIR` writes `DIR/training.html`, `DIR/experiment.html`,
+//! figures as SVG files, and the metrics files that the learning curves come from.
 
 use coptidice_core::{CostLimit, EpisodeHorizon, LimitUnit, rng};
-use coptidice_report::metrics::{History, Record};
+use coptidice_report::metrics::{History, METRICS_FILE, MetricsLog};
 use coptidice_report::page::{
-    ActionSummary, CostReading, CostSummary, Curve, Curves, DataSummary, EvaluatedCost, Evaluation, EvaluationRow,
-    Evidence, LimitReading, Problem, Problems, Report, Reproduce, Section, Verdict, WeightSummary,
+    ActionSummary, CostReading, CostSummary, Curve, Curves, DataSummary, EvaluatedCost, Evaluation,
+    EvaluationRow, Evidence, LimitReading, Problem, Problems, Report, Reproduce, Section, Verdict,
+    WeightSummary,
 };
 use coptidice_report::svg::{
     Axis, Bar, BarChart, Chart, Disc, DiscKind, GridPanel, GridRow, LineChart, PanelGrid, PathGroup, PathMap,
@@ -15,13 +16,14 @@ use coptidice_report::svg::{
 use coptidice_report::table::{Cell, Column, Status, Table};
 use rand_distr::{Distribution, Normal};
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let directory = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| "target/gallery".to_owned()));
     std::fs::create_dir_all(&directory)?;
     let mut noise = Noise(rng::stream(0, "gallery", 0));
-    training_page(&mut noise)?.write(&directory.join("training.html"))?;
+    let history = record(&mut noise, &directory)?;
+    training_page(&mut noise, &history)?.write(&directory.join("training.html"))?;
     experiment_page(&mut noise)?.write(&directory.join("experiment.html"))?;
     paper_grid(&mut noise).figure().write(&directory.join("grid.svg"))?;
     paths(&mut noise).figure().write(&directory.join("map.svg"))?;
@@ -43,8 +45,10 @@ fn limit() -> LimitReading {
     LimitReading::new("violation", CostLimit::PerStep { limit: 0.1 }, 1000.0)
 }
 
-fn history(noise: &mut Noise) -> History {
-    let records = (0..=200_u32).map(|i| {
+/// Logs a run to both metrics files and reads it back.
+fn record(noise: &mut Noise, run: &Path) -> Result<History, Box<dyn Error>> {
+    let mut log = MetricsLog::create(run)?;
+    for i in 0..=200_u32 {
         let t = f64::from(i) / 200.0;
         let decay = (-6.0 * t).exp();
         let estimate = 0.078 + 0.2 * decay + noise.normal(0.0, 0.006);
@@ -55,12 +59,16 @@ fn history(noise: &mut Noise) -> History {
             ("tau", 0.3 + 0.7 * decay + noise.normal(0.0, 0.01)),
             ("kl", 0.01 + noise.normal(0.0, 0.0015)),
             ("nu_loss", 3e4 * (-60.0 * t).exp() + 4.0 + 20.0 * decay + noise.normal(0.0, 1.0)),
-            ("policy_loss", if i == 73 { f64::NAN } else { -1.0 - 2.2 * (1.0 - decay) + noise.normal(0.0, 0.12) }),
+            (
+                "policy_loss",
+                if i == 73 { f64::NAN } else { -1.0 - 2.2 * (1.0 - decay) + noise.normal(0.0, 0.12) },
+            ),
             ("effective_sample_size", 400.0 - 250.0 * (1.0 - decay) + noise.normal(0.0, 12.0)),
         ];
-        Record { step: u64::from(i) * 100, values: values.map(|(n, v)| (n.to_owned(), v)).to_vec() }
-    });
-    History::from_records(records.collect())
+        log.log(u64::from(i) * 100, &values)?;
+    }
+    log.sync()?;
+    Ok(History::read(&run.join(METRICS_FILE))?)
 }
 
 fn data(noise: &mut Noise) -> DataSummary {
@@ -68,8 +76,14 @@ fn data(noise: &mut Noise) -> DataSummary {
     let mut costs = Vec::new();
     for i in 0..200 {
         let safe = i % 5 != 0;
-        returns.push(noise.normal(if safe { 560.0 } else { 840.0 }, if safe { 120.0 } else { 40.0 }).clamp(0.0, 1000.0));
-        costs.push(noise.normal(if safe { 60.0 } else { 420.0 }, if safe { 25.0 } else { 90.0 }).max(0.0).round());
+        returns.push(
+            noise
+                .normal(if safe { 560.0 } else { 840.0 }, if safe { 120.0 } else { 40.0 })
+                .clamp(0.0, 1000.0),
+        );
+        costs.push(
+            noise.normal(if safe { 60.0 } else { 420.0 }, if safe { 25.0 } else { 90.0 }).max(0.0).round(),
+        );
     }
     DataSummary {
         source: "rwrl-cartpole-swingup-b80-200ep.hdf5 (DSRL HDF5)".to_owned(),
@@ -127,7 +141,8 @@ fn paths(noise: &mut Noise) -> PathMap {
     let logged = (0..60).map(|i| path([0.0, 0.55, -0.55][i % 3], 0.12)).collect();
     let cloned = (0..5).map(|_| path(0.18, 0.08)).collect();
     let learned = (0..5).map(|_| path(0.5, 0.03)).collect();
-    let disc = |kind, x, radius, label: &str| Disc { kind, center: (x, 0.0), radius, label: label.to_owned() };
+    let disc =
+        |kind, x, radius, label: &str| Disc { kind, center: (x, 0.0), radius, label: label.to_owned() };
     PathMap::new("Logged and learned paths", (-1.25, 1.25), (-0.85, 0.85))
         .labels("x (m)", "y (m)")
         .disc(disc(DiscKind::Hazard, 0.0, 0.35, "hazard"))
@@ -170,10 +185,12 @@ fn paper_grid(noise: &mut Noise) -> PanelGrid {
         }
         if reward { panel } else { panel.reference(Reference::new(limit, "limit")) }
     };
-    let mut grid =
-        PanelGrid::new("Random CMDPs: reward and cost by dataset size", Axis::logarithmic("number of trajectories").marks([10.0, 50.0, 200.0, 1000.0]))
-            .column_group("(a) behaviour keeps the limit", 2)
-            .column_group("(b) behaviour exceeds the limit", 2);
+    let mut grid = PanelGrid::new(
+        "Random CMDPs: reward and cost by dataset size",
+        Axis::logarithmic("number of trajectories").marks([10.0, 50.0, 200.0, 1000.0]),
+    )
+    .column_group("(a) behaviour keeps the limit", 2)
+    .column_group("(b) behaviour exceeds the limit", 2);
     for limit in [0.08, 0.1] {
         let panels = vec![
             panel(true, 0.09, limit),
@@ -186,11 +203,9 @@ fn paper_grid(noise: &mut Noise) -> PanelGrid {
     grid
 }
 
-fn training_page(noise: &mut Noise) -> Result<Report, Box<dyn Error>> {
-    let history = history(noise);
-    let weights: Vec<f64> = (0..20_000)
-        .map(|i| if i % 4 == 0 { 0.0 } else { noise.normal(-0.4, 1.1).exp() })
-        .collect();
+fn training_page(noise: &mut Noise, history: &History) -> Result<Report, Box<dyn Error>> {
+    let weights: Vec<f64> =
+        (0..20_000).map(|i| if i % 4 == 0 { 0.0 } else { noise.normal(-0.4, 1.1).exp() }).collect();
     let weights = WeightSummary::of(&weights);
     let reading = CostReading {
         limit: limit(),
@@ -205,7 +220,7 @@ fn training_page(noise: &mut Noise) -> Result<Report, Box<dyn Error>> {
         evidence: Evidence::Simulated { episodes: 50 },
         ..reading.clone()
     };
-    let curves = Curves::new("Learning curves", &history)
+    let curves = Curves::new("Learning curves", history)
         .curve(
             Curve::new("Cost estimate and its upper bound", "cost per step")
                 .metric("cost_estimate", "estimate")
@@ -214,10 +229,19 @@ fn training_page(noise: &mut Noise) -> Result<Report, Box<dyn Error>> {
                 .from_zero(),
         )
         .curve(Curve::new("Cost multiplier", "lambda").metric("lambda", "lambda").from_zero())
-        .curve(Curve::new("Temperature of the bound", "tau").metric("tau", "tau").axis(Axis::logarithmic("tau")))
-        .curve(Curve::new("Divergence of the bound's weights", "KL").metric("kl", "KL").reference(0.01, "epsilon 0.01"))
         .curve(
-            Curve::new("Loss of nu", "loss").metric("nu_loss", "nu").axis(Axis::linear("loss").robust()).averaged(0.9),
+            Curve::new("Temperature of the bound", "tau").metric("tau", "tau").axis(Axis::logarithmic("tau")),
+        )
+        .curve(
+            Curve::new("Divergence of the bound's weights", "KL")
+                .metric("kl", "KL")
+                .reference(0.01, "epsilon 0.01"),
+        )
+        .curve(
+            Curve::new("Loss of nu", "loss")
+                .metric("nu_loss", "nu")
+                .axis(Axis::linear("loss").robust())
+                .averaged(0.9),
         )
         .curve(Curve::new("Loss of the policy", "loss").metric("policy_loss", "policy").averaged(0.9))
         .curve(
@@ -239,7 +263,7 @@ fn training_page(noise: &mut Noise) -> Result<Report, Box<dyn Error>> {
         .key_figure("mean of w", "0.998", "1 at an exact optimum")
         .key_figure("steps", "20,000", "in 3 min 12 s on 2 threads")
         .section(&evaluation())
-        .section(Section::new("Map").wide(&paths(noise)))
+        .section(Section::new("Map").chart(&paths(noise)))
         .section(curves)
         .section(&weights)
         .section(&data(noise))
@@ -274,31 +298,48 @@ fn problems() -> Problems {
             "row 199,999",
             "The last episode has no end flag; it was read as cut off by the end of the file.",
         ),
-        problem(Status::Warning, "constant-column", "observations[3]", "This column never changes; it is kept unscaled."),
+        problem(
+            Status::Warning,
+            "constant-column",
+            "observations[3]",
+            "This column never changes; it is kept unscaled.",
+        ),
     ])
 }
 
 fn experiment_page(noise: &mut Noise) -> Result<Report, Box<dyn Error>> {
-    let claims = Table::new([Column::text("claim of the paper"), Column::text("here"), Column::text("verdict")])
-        .row([
-            "COptiDICE keeps the limit in (b) where the others do not".into(),
-            "cost 0.098 ± 0.001 at every size; the others 0.104 to 0.135".into(),
-            Cell::with_status("confirmed", Status::Good),
-        ])
-        .row([
-            "Baseline violates at N = 10".into(),
-            "cost 0.151 ± 0.002".into(),
-            Cell::with_status("confirmed", Status::Good),
-        ])
-        .row([
-            "Better reward than C-SPIBB in (a)".into(),
-            "from N = 50 on; equal within two standard errors below".into(),
-            Cell::with_status("in part", Status::Warning),
-        ]);
+    let claims =
+        Table::new([Column::text("claim of the paper"), Column::text("here"), Column::text("verdict")])
+            .row([
+                "COptiDICE keeps the limit in (b) where the others do not".into(),
+                "cost 0.098 ± 0.001 at every size; the others 0.104 to 0.135".into(),
+                Cell::with_status("confirmed", Status::Good),
+            ])
+            .row([
+                "Baseline violates at N = 10".into(),
+                "cost 0.151 ± 0.002".into(),
+                Cell::with_status("confirmed", Status::Good),
+            ])
+            .row([
+                "Better reward than C-SPIBB in (a)".into(),
+                "from N = 50 on; equal within two standard errors below".into(),
+                Cell::with_status("in part", Status::Warning),
+            ]);
     let walk = |noise: &mut Noise, start: f64, end: f64| {
-        (0..=40).map(|i| (f64::from(i) * 2.5e4, start + (end - start) * (1.0 - (-f64::from(i) / 9.0).exp()) + noise.normal(0.0, 6.0))).collect::<Vec<_>>()
+        (0..=40)
+            .map(|i| {
+                (
+                    f64::from(i) * 2.5e4,
+                    start + (end - start) * (1.0 - (-f64::from(i) / 9.0).exp()) + noise.normal(0.0, 6.0),
+                )
+            })
+            .collect::<Vec<_>>()
     };
-    let mut curves = LineChart::new("Return by training step, mean of 5 seeds", Axis::linear("training step"), Axis::linear("return").including(0.0));
+    let mut curves = LineChart::new(
+        "Return by training step, mean of 5 seeds",
+        Axis::linear("training step"),
+        Axis::linear("return").including(0.0),
+    );
     for (name, end) in [("bc", 520.0), ("coptidice, naive", 655.0), ("coptidice", 612.0)] {
         let points = walk(noise, 120.0, end);
         let band: Vec<_> = points.iter().map(|p| (p.1 - 28.0, p.1 + 28.0)).collect();

@@ -109,8 +109,7 @@ impl Bins {
         // Twelve decades are more than a picture can show; what lies lower is counted apart.
         let (bottom, top) = (index(low.max(1.0 / LARGEST)), index(high.max(1.0 / LARGEST)) + 1);
         let first = bottom.max(top - 12 * per_decade);
-        bins.edges =
-            (first..=top).map(|i| 10_f64.powf(f64::from(i) / f64::from(per_decade))).collect();
+        bins.edges = (first..=top).map(|i| 10_f64.powf(f64::from(i) / f64::from(per_decade))).collect();
         // Powers are rounded: an extreme value must not fall out of its own bin.
         if first == bottom && low >= 1.0 / LARGEST {
             bins.edges[0] = bins.edges[0].min(low);
@@ -262,7 +261,8 @@ fn unit_edges(low: f64, high: f64) -> Vec<f64> {
 /// Edges at multiples of the round number next above `width`, or the one bin that a constant sample needs.
 fn round_edges(low: f64, high: f64, width: f64, integers: bool) -> Vec<f64> {
     let width = if integers { width.max(1.0) } else { width };
-    if !(width > 1.0 / LARGEST && width.is_finite()) || low + width / 4.0 == low || high + width / 4.0 == high {
+    if !(width > 1.0 / LARGEST && width.is_finite()) || low + width / 4.0 == low || high + width / 4.0 == high
+    {
         let half = (low.abs() * 0.05).max(0.5);
         return vec![low - half, high + half];
     }

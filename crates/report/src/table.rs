@@ -193,9 +193,11 @@ mod tests {
 
     #[test]
     fn rows_fit_the_columns() {
-        let table = Table::new([Column::text("a"), Column::text("b")])
-            .row(["1".into()])
-            .row(["1".into(), "2".into(), "3".into()]);
+        let table = Table::new([Column::text("a"), Column::text("b")]).row(["1".into()]).row([
+            "1".into(),
+            "2".into(),
+            "3".into(),
+        ]);
         assert!(table.rows.iter().all(|r| r.len() == 2));
     }
 

@@ -52,8 +52,8 @@ impl JsonlWriter {
         if let Some(last) = self.last.filter(|&last| step < last) {
             return Err(MetricsError::StepOrder { step, last });
         }
-        let mut line =
-            serde_json::to_vec(&Line { step, values }).expect("strings, integers and finite numbers serialise");
+        let mut line = serde_json::to_vec(&Line { step, values })
+            .expect("strings, integers and finite numbers serialise");
         line.push(b'\n');
         self.file.write_all(&line).map_err(MetricsError::io(&self.path, "write to it"))?;
         self.last = Some(step);
@@ -105,7 +105,8 @@ fn read_up_to(file: &File, path: &Path, step: u64) -> Result<(Vec<Record>, u64),
                 kept_bytes = position;
             }
             Ok(record) => {
-                broken.get_or_insert_with(|| malformed(format!("step {} precedes earlier ones", record.step)));
+                broken
+                    .get_or_insert_with(|| malformed(format!("step {} precedes earlier ones", record.step)));
             }
             Err(error) => {
                 broken.get_or_insert_with(|| malformed(error.to_string()));

@@ -15,6 +15,8 @@
 mod events;
 mod history;
 mod jsonl;
+#[cfg(test)]
+mod tests;
 
 pub use events::EVENT_FILE;
 pub use history::{History, Record};
@@ -47,7 +49,9 @@ pub enum MetricsError {
         reason: String,
     },
     /// Steps must not go back: resuming relies on it.
-    #[error("metrics of step {step} were logged after those of step {last}; resume the log at step {step} first")]
+    #[error(
+        "metrics of step {step} were logged after those of step {last}; resume the log at step {step} first"
+    )]
     StepOrder {
         /// The step given.
         step: u64,

@@ -24,11 +24,18 @@ pub enum ActionSummary {
 }
 
 impl ActionSummary {
+    fn kind(self) -> &'static str {
+        match self {
+            ActionSummary::Continuous { .. } => "continuous",
+            ActionSummary::Discrete { .. } => "discrete",
+        }
+    }
+
     fn text(self) -> String {
         match self {
-            ActionSummary::Continuous { dim: 1 } => "1 continuous".to_owned(),
-            ActionSummary::Continuous { dim } => format!("{dim} continuous"),
-            ActionSummary::Discrete { count } => format!("{count} discrete"),
+            ActionSummary::Continuous { dim: 1 } => "1 number".to_owned(),
+            ActionSummary::Continuous { dim } => format!("{dim} numbers"),
+            ActionSummary::Discrete { count } => format!("1 of {count}"),
         }
     }
 }
@@ -80,7 +87,7 @@ impl DataSummary {
     #[must_use]
     pub fn to_text(&self, width: usize) -> String {
         let mut out = format!(
-            "{}\n{} transitions in {} episodes; {} observations, {} actions\n\n",
+            "{}\n{} transitions in {} episodes; observation: {} numbers; action: {}\n\n",
             printable(&self.source),
             count(self.transitions),
             count(self.lengths.len() as u64),
@@ -114,7 +121,8 @@ impl DataSummary {
         for (name, values) in self.distributions() {
             let show = |v| significant(v, 4);
             let Some(s) = Summary::of(values) else { continue };
-            let mut cells = vec![name, show(s.mean), show(s.deviation), show(s.min), show(s.median), show(s.max)];
+            let mut cells =
+                vec![name, show(s.mean), show(s.deviation), show(s.min), show(s.median), show(s.max)];
             if with_picture {
                 cells.push(text::histogram_line(&Bins::linear(values, 12)));
             }
@@ -147,7 +155,7 @@ impl From<&DataSummary> for Section {
             Card::new("transitions", count(data.transitions), ""),
             Card::new("episodes", count(data.lengths.len() as u64), length_note(&data.lengths)),
             Card::new("observation", data.observation_dim.to_string(), "numbers"),
-            Card::new("action", data.action.text(), ""),
+            Card::new("action", data.action.text(), data.action.kind()),
         ];
         for cost in &data.costs {
             let over = cost.share_over_limit().map_or(String::new(), |share| {
@@ -185,7 +193,7 @@ fn length_note(lengths: &[f64]) -> String {
     }
 }
 
-fn capitalised(text: &str) -> String {
+pub(super) fn capitalised(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or(String::new(), |c| c.to_uppercase().chain(chars).collect())
 }

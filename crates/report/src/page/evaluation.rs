@@ -49,37 +49,53 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// The table, for page and terminal. Limits are judged by the mean, in the unit in which they were given.
+    /// The table, for page and terminal. Limits are judged by the mean, in the unit in which they were given: that
+    /// figure and its judgement stand first, where a narrow screen shows them.
     #[must_use]
     pub fn table(&self) -> Table {
-        let mut columns = vec![Column::text("policy"), Column::numeric("episodes"), Column::numeric("return")];
+        let mut columns = vec![Column::text("policy"), Column::numeric("return")];
         for limit in &self.limits {
             // One cost needs no name in every heading.
             let name = if self.limits.len() > 1 { limit.cost.as_str() } else { "cost" };
-            columns.push(Column::numeric(format!("{name} / step")));
-            columns.push(Column::numeric(format!("{name} / episode")));
-            columns.push(Column::numeric("episodes over"));
+            let (judged, other) = match limit.unit {
+                LimitUnit::Step => ("step", "episode"),
+                LimitUnit::Episode => ("episode", "step"),
+            };
+            columns.push(Column::numeric(format!("{name} / {judged}")));
             columns.push(Column::text("limit"));
+            columns.push(Column::numeric(format!("{name} / {other}")));
+            columns.push(Column::numeric("episodes over"));
         }
+        columns.push(Column::numeric("episodes"));
         let mut table = Table::new(columns);
         for row in &self.rows {
-            let episodes = if row.episodes == 0 { "–".to_owned() } else { count(row.episodes) };
-            let mut cells: Vec<Cell> = vec![
-                row.policy.as_str().into(),
-                episodes.into(),
-                mean_with_error(row.return_mean, row.return_stderr).into(),
-            ];
-            for (limit, cost) in self.limits.iter().zip(&row.costs) {
-                cells.push(mean_with_error(cost.per_step, cost.per_step_stderr).into());
-                cells.push(mean_with_error(cost.per_episode, cost.per_episode_stderr).into());
-                cells.push(percent(cost.share_over_limit).into());
-                cells.push(judge(limit, cost));
+            let mut cells: Vec<Cell> =
+                vec![row.policy.as_str().into(), mean_with_error(row.return_mean, row.return_stderr).into()];
+            for (k, limit) in self.limits.iter().enumerate() {
+                cells.extend(match row.costs.get(k) {
+                    Some(cost) => cost_cells(limit, cost),
+                    None => ["–"; 4].map(Cell::from),
+                });
             }
+            cells.push(if row.episodes == 0 { "–".into() } else { count(row.episodes).into() });
             table.push(cells);
         }
-        let limits: Vec<String> = self.limits.iter().map(|l| format!("{}: limit {}", l.cost, l.text())).collect();
+        let limits: Vec<String> =
+            self.limits.iter().map(|l| format!("{}: limit {}", l.cost, l.text())).collect();
         table.note(limits.join("; "))
     }
+}
+
+fn cost_cells(limit: &LimitReading, cost: &EvaluatedCost) -> [Cell; 4] {
+    let (step, episode) = (
+        mean_with_error(cost.per_step, cost.per_step_stderr),
+        mean_with_error(cost.per_episode, cost.per_episode_stderr),
+    );
+    let (judged, other) = match limit.unit {
+        LimitUnit::Step => (step, episode),
+        LimitUnit::Episode => (episode, step),
+    };
+    [judged.into(), judge(limit, cost), other.into(), percent(cost.share_over_limit).into()]
 }
 
 fn judge(limit: &LimitReading, cost: &EvaluatedCost) -> Cell {
@@ -120,8 +136,8 @@ impl From<&Evaluation> for Section {
         for (k, limit) in evaluation.limits.iter().enumerate() {
             let label = format!("{} per {}", limit.cost, limit.unit);
             let text = format!("limit {}", crate::number::significant(limit.value(), 4));
-            let chart =
-                BarChart::new(label.as_str(), label.as_str()).reference(Reference::new(limit.value(), text));
+            let chart = BarChart::new(super::data::capitalised(&label), label.as_str())
+                .reference(Reference::new(limit.value(), text));
             section = section.figure(bars(chart, &|r| r.costs.get(k).map(|c| measured(limit, c))).figure());
         }
         section

@@ -131,7 +131,11 @@ impl Report {
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_syntax(
-            SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true).build()?,
+            SyntaxConfig::builder()
+                .trim_blocks(true)
+                .lstrip_blocks(true)
+                .keep_trailing_newline(true)
+                .build()?,
         );
         // One escaping for figures and page: it also replaces characters that no document may hold.
         environment.set_formatter(|out, _state, value| {

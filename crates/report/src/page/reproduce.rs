@@ -25,7 +25,8 @@ impl From<Reproduce> for Section {
             section = section.table(table);
         }
         if !reproduce.config.is_empty() {
-            section = section.block(Block::Code { caption: "Configuration".to_owned(), text: reproduce.config });
+            section =
+                section.block(Block::Code { caption: "Configuration".to_owned(), text: reproduce.config });
         }
         section
     }

@@ -149,7 +149,9 @@ fn block_context(block: &Block) -> Value {
         Block::Cards(cards) => {
             context! { kind => "cards", cards => cards.iter().map(Card::context).collect::<Vec<_>>() }
         }
-        Block::Code { caption, text } => context! { kind => "code", caption => caption.as_str(), text => text.as_str() },
+        Block::Code { caption, text } => {
+            context! { kind => "code", caption => caption.as_str(), text => text.as_str() }
+        }
         Block::Callout { status, text } => {
             context! { kind => "callout", status => status.class(), symbol => status.symbol(), text => text.as_str() }
         }

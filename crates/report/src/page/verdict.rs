@@ -50,10 +50,18 @@ impl LimitReading {
         let steps = show(self.mean_steps);
         match self.unit {
             LimitUnit::Step => {
-                format!("{} per step ({} per episode of {steps} steps)", show(self.per_step), show(self.per_episode))
+                format!(
+                    "{} per step ({} per episode of {steps} steps)",
+                    show(self.per_step),
+                    show(self.per_episode)
+                )
             }
             LimitUnit::Episode => {
-                format!("{} per episode ({} per step at {steps} steps)", show(self.per_episode), show(self.per_step))
+                format!(
+                    "{} per episode ({} per step at {steps} steps)",
+                    show(self.per_episode),
+                    show(self.per_step)
+                )
             }
         }
     }
@@ -177,8 +185,12 @@ impl CostReading {
             (Standing::Kept, Some(_)) => "estimate and upper bound keep the limit".to_owned(),
             (Standing::Kept, None) if at_limit(self.estimate) => format!("keeps the limit{}", slack()),
             (Standing::Kept, None) => "keeps the limit".to_owned(),
-            (Standing::EstimateOnly, Some(_)) => "estimate keeps the limit, its upper bound does not".to_owned(),
-            (Standing::EstimateOnly, None) => "estimate keeps the limit; no upper bound was computed".to_owned(),
+            (Standing::EstimateOnly, Some(_)) => {
+                "estimate keeps the limit, its upper bound does not".to_owned()
+            }
+            (Standing::EstimateOnly, None) => {
+                "estimate keeps the limit; no upper bound was computed".to_owned()
+            }
             (Standing::Exceeded, _) => "exceeds the limit".to_owned(),
             (Standing::Unknown, _) => "cannot be judged: a figure is not a number".to_owned(),
         }
@@ -187,7 +199,8 @@ impl CostReading {
     /// The figures in a sentence, in both units.
     #[must_use]
     pub fn sentence(&self) -> String {
-        let bound = self.upper_bound.map_or(String::new(), |b| format!(", upper bound {}", self.limit.both(b)));
+        let bound =
+            self.upper_bound.map_or(String::new(), |b| format!(", upper bound {}", self.limit.both(b)));
         format!(
             "{}{bound}; limit {}; {}.",
             self.limit.both(self.estimate),
@@ -330,14 +343,19 @@ mod tests {
         let simulated = Evidence::Simulated { episodes: 50 };
         assert_eq!(reading(0.08, None, simulated).standing(), Standing::Kept);
         assert_eq!(reading(0.08, Some(0.11), simulated).standing(), Standing::EstimateOnly);
-        assert_eq!(reading(0.08, None, Evidence::HeldOut { confidence: 0.95 }).standing(), Standing::EstimateOnly);
+        assert_eq!(
+            reading(0.08, None, Evidence::HeldOut { confidence: 0.95 }).standing(),
+            Standing::EstimateOnly
+        );
     }
 
     #[test]
     fn the_worst_reading_decides() {
-        let verdict = Verdict::new("x")
-            .cost(reading(0.08, Some(0.09), Evidence::Optimum))
-            .cost(reading(0.2, None, Evidence::Simulated { episodes: 1 }));
+        let verdict = Verdict::new("x").cost(reading(0.08, Some(0.09), Evidence::Optimum)).cost(reading(
+            0.2,
+            None,
+            Evidence::Simulated { episodes: 1 },
+        ));
         assert_eq!(verdict.status(), Status::Bad);
         assert_eq!(verdict.line(), "x: 1 of 2 cost readings keep their limits");
         assert_eq!(Verdict::new("x").status(), Status::Neutral);
@@ -351,11 +369,9 @@ mod tests {
             "0.083 per step (83 per episode), upper bound 0.0971 per step (97.1 per episode); limit 0.1 per step \
              (100 per episode of 1000 steps); estimated at the optimum, from the logs trained on."
         );
-        let limit = CostLimit::new(25.0, LimitUnit::Episode, EpisodeHorizon::Varying { logged_mean: 50.0 }).unwrap();
+        let limit =
+            CostLimit::new(25.0, LimitUnit::Episode, EpisodeHorizon::Varying { logged_mean: 50.0 }).unwrap();
         // The mean length passed in is that of the logs as well; the limit's own wins.
-        assert_eq!(
-            LimitReading::new("c", limit, 1.0).text(),
-            "25 per episode (0.5 per step at 50 steps)"
-        );
+        assert_eq!(LimitReading::new("c", limit, 1.0).text(), "25 per episode (0.5 per step at 50 steps)");
     }
 }

@@ -58,7 +58,7 @@ impl Axis {
         self
     }
 
-    /// Fits the range to the middle 98% of the values where single ones would flatten the rest, as the first losses
+    /// Fits the range to the middle 90% of the values where single ones would flatten the rest, as the first losses
     /// of a training do. How many lie outside is said in the figure's notes.
     #[must_use]
     pub fn robust(mut self) -> Self {
@@ -84,7 +84,7 @@ impl Axis {
             return if self.logarithmic { (1.0, 10.0) } else { (0.0, 1.0) };
         };
         if self.robust && shown.len() >= 20 {
-            let cut = (shown.len() / 100).max(1);
+            let cut = shown.len() / 20;
             let (inner_low, inner_high) = (shown[cut], shown[shown.len() - 1 - cut]);
             if inner_high > inner_low && self.span(low, high) > 5.0 * self.span(inner_low, inner_high) {
                 (low, high) = (inner_low, inner_high);
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(fit(&Axis::linear("").range(0.0, 2.0), &[1.0, 3.0, f64::NAN]), (0.0, 2.0));
         let mut losses = vec![1e6];
         losses.extend((0..99).map(f64::from));
-        assert_eq!(fit(&Axis::linear("").robust(), &losses), (0.0, 120.0));
+        assert_eq!(fit(&Axis::linear("").robust(), &losses), (0.0, 100.0));
         assert!(fit(&Axis::linear(""), &losses).1 >= 1e6);
     }
 

@@ -135,12 +135,17 @@ impl Chart for BarChart {
             .collect();
         let range = self.axis.fit(&ends, true);
         let x = Mapping::new(&self.axis, range, area.left, area.right());
-        let x_ticks = self.axis.ticks(range, ((area.width / 60.0) as usize).clamp(2, 6));
+        let x_ticks = self.axis.ticks(range, ((area.width / 45.0) as usize).clamp(2, 6));
         let height = area.bottom() + if self.axis.label.is_empty() { 24.0 } else { 42.0 };
 
         let mut canvas = Canvas::default();
         for tick in &x_ticks {
-            frame::rule(&mut canvas, "cd-grid", (x.at(tick.value), area.top), (x.at(tick.value), area.bottom()));
+            frame::rule(
+                &mut canvas,
+                "cd-grid",
+                (x.at(tick.value), area.top),
+                (x.at(tick.value), area.bottom()),
+            );
         }
         frame::draw_x_axis(&mut canvas, area, x, &x_ticks, true);
         for (i, bar) in self.bars.iter().enumerate() {
@@ -151,7 +156,9 @@ impl Chart for BarChart {
             frame::dashed_rule(&mut canvas, (at, area.top - 4.0), (at, area.bottom()));
             let half = text_width(&r.label, TEXT) / 2.0;
             let middle = at.min(self.width - half - 4.0).max(half + 4.0);
-            frame::label_over(&mut canvas, middle, area.top - 9.0).attr("text-anchor", "middle").text(&r.label);
+            frame::label_over(&mut canvas, middle, area.top - 9.0)
+                .attr("text-anchor", "middle")
+                .text(&r.label);
         }
         if !self.axis.label.is_empty() {
             frame::label(&mut canvas, false, area.left + area.width / 2.0, height - 6.0)

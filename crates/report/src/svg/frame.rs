@@ -1,7 +1,7 @@
 //! The plot area that all charts with two axes share: grid, marks, labels, lines, references.
 
 use super::axis::{Axis, Mapping};
-use super::canvas::{Canvas, points, text_width};
+use super::canvas::{Canvas, coordinate, points, text_width};
 use super::series::{Interval, Point, Reference, Series, thin_out};
 use super::theme::{self, TEXT};
 use super::ticks::Tick;
@@ -27,7 +27,7 @@ impl Area {
     /// Opens a nested viewport that clips to this area and keeps its coordinates. Unlike a clip path it needs no
     /// identifier, which would have to be unique on a page of many figures.
     pub(crate) fn clip(&self, canvas: &mut Canvas) {
-        let view = [self.left, self.top, self.width, self.height].map(super::canvas::coordinate).join(" ");
+        let view = [self.left, self.top, self.width, self.height].map(coordinate).join(" ");
         canvas
             .element("svg")
             .num("x", self.left)
@@ -187,7 +187,7 @@ pub(crate) fn draw_series(
         let line: Vec<_> = thin_out(run, columns).iter().map(place).collect();
         match line.as_slice() {
             // A line of one point would be invisible.
-            [only] if !series.markers => draw_marker(canvas, 0, color, only.0, only.1, None),
+            [only] if !series.markers => draw_marker(canvas, 0, color, only.0, only.1),
             line => stroke.polyline(canvas, line),
         }
     }
@@ -202,6 +202,7 @@ pub(crate) fn draw_markers(
     (x_axis, x): (&Axis, Mapping),
     (y_axis, y): (&Axis, Mapping),
 ) {
+    open_markers(canvas, color);
     for point in series.runs(x_axis, y_axis).into_iter().flatten() {
         let (px, py) = (x.at(point.x), y.at(point.y));
         let inside = |v: f64, low: f64, high: f64| v >= low - 0.5 && v <= high + 0.5;
@@ -211,9 +212,10 @@ pub(crate) fn draw_markers(
             if series.interval != Interval::None {
                 tip.push_str(&format!(" ({} to {})", show(point.low), show(point.high)));
             }
-            draw_marker(canvas, shape, color, px, py, Some(&tip));
+            marker(canvas, shape, px, py, Some(&tip));
         }
     }
+    canvas.close("g");
 }
 
 fn draw_band(canvas: &mut Canvas, color: usize, run: &[Point], x: Mapping, (y_axis, y): (&Axis, Mapping)) {
@@ -238,23 +240,37 @@ fn draw_error_bars(
     x: Mapping,
     (y_axis, y): (&Axis, Mapping),
 ) {
-    let bar = Stroke { width: 1.2, dashed: false, ..stroke };
+    let mut path = String::new();
     for point in run.iter().filter(|p| y_axis.can_show(p.low) && y_axis.can_show(p.high)) {
         let (px, low, high) = (x.at(point.x), y.at(point.low), y.at(point.high));
         if (low - high).abs() < 0.5 {
             continue;
         }
-        bar.line(canvas, (px, low), (px, high));
-        for end in [low, high] {
-            bar.line(canvas, (px - 2.5, end), (px + 2.5, end));
-        }
+        let [left, middle, right] = [px - 2.5, px, px + 2.5].map(coordinate);
+        let [low, high] = [low, high].map(coordinate);
+        path.push_str(&format!("M{left},{low}H{right}M{middle},{low}V{high}M{left},{high}H{right}"));
+    }
+    if !path.is_empty() {
+        let bar = Stroke { width: 1.2, dashed: false, ..stroke };
+        bar.apply(canvas.element("path")).attr("d", &path).empty();
     }
 }
 
-/// One of six shapes about `(x, y)`, with a tooltip or without.
-pub(crate) fn draw_marker(canvas: &mut Canvas, shape: usize, color: usize, x: f64, y: f64, tip: Option<&str>) {
+/// Draws a single marker.
+pub(crate) fn draw_marker(canvas: &mut Canvas, shape: usize, color: usize, x: f64, y: f64) {
+    open_markers(canvas, color);
+    marker(canvas, shape, x, y, None);
+    canvas.close("g");
+}
+
+/// Opens a group of markers of one colour.
+fn open_markers(canvas: &mut Canvas, color: usize) {
     let (slot, tone) = theme::series(color);
-    let class = format!("cd-f{slot}");
+    canvas.element("g").attr("class", &format!("cd-f{slot}")).attr("fill", tone.light).open();
+}
+
+/// One of six shapes about `(x, y)`, with a tooltip or without.
+fn marker(canvas: &mut Canvas, shape: usize, x: f64, y: f64, tip: Option<&str>) {
     let corners: &[(f64, f64)] = match shape % 6 {
         0 => &[],
         1 => &[(-3.1, -3.1), (3.1, -3.1), (3.1, 3.1), (-3.1, 3.1)],
@@ -278,7 +294,7 @@ pub(crate) fn draw_marker(canvas: &mut Canvas, shape: usize, color: usize, x: f6
         ],
     };
     let tag = if corners.is_empty() { "circle" } else { "polygon" };
-    let element = canvas.element(tag).attr("class", &class).attr("fill", tone.light);
+    let element = canvas.element(tag);
     let element = if corners.is_empty() {
         element.num("cx", x).num("cy", y).num("r", 3.4)
     } else {
@@ -294,25 +310,17 @@ pub(crate) fn draw_marker(canvas: &mut Canvas, shape: usize, color: usize, x: f6
     }
 }
 
-/// Dashed horizontal lines with their labels, which avoid each other.
-pub(crate) fn draw_references(canvas: &mut Canvas, references: &[Reference], area: Area, (axis, y): (&Axis, Mapping)) {
-    let mut right_end: Vec<f64> = Vec::new();
+/// Dashed horizontal lines; the legend names them.
+pub(crate) fn draw_references(
+    canvas: &mut Canvas,
+    references: &[Reference],
+    area: Area,
+    (axis, y): (&Axis, Mapping),
+) {
     for reference in references.iter().filter(|r| axis.can_show(r.value)) {
         let at = y.at(reference.value);
-        if at < area.top - 0.5 || at > area.bottom() + 0.5 {
-            continue;
-        }
-        dashed_rule(canvas, (area.left, at), (area.right(), at));
-        if reference.label.is_empty() {
-            continue;
-        }
-        let below = at - area.top < 16.0;
-        let baseline = if below { at + 14.0 } else { at - 5.0 };
-        let crowded = right_end.iter().any(|other| (other - baseline).abs() < 14.0);
-        let (x, anchor) = if crowded { (area.left + 4.0, "start") } else { (area.right() - 4.0, "end") };
-        label_over(canvas, x, baseline).attr("text-anchor", anchor).text(&reference.label);
-        if !crowded {
-            right_end.push(baseline);
+        if at >= area.top - 0.5 && at <= area.bottom() + 0.5 {
+            dashed_rule(canvas, (area.left, at), (area.right(), at));
         }
     }
 }

@@ -50,10 +50,13 @@ impl Chart for LimitGauge {
                 let end = x.at(bound);
                 let stroke = Stroke { color: 0, width: 3.0, dashed: false, opacity: 0.55 };
                 stroke.line(&mut canvas, (at, middle), (end, middle));
-                Stroke { opacity: 1.0, width: 2.5, ..stroke }
-                    .line(&mut canvas, (end, middle - 7.0), (end, middle + 7.0));
+                Stroke { opacity: 1.0, width: 2.5, ..stroke }.line(
+                    &mut canvas,
+                    (end, middle - 7.0),
+                    (end, middle + 7.0),
+                );
             }
-            frame::draw_marker(&mut canvas, 0, 0, at, middle, None);
+            frame::draw_marker(&mut canvas, 0, 0, at, middle);
         }
         if axis.can_show(self.limit) {
             let at = x.at(self.limit);

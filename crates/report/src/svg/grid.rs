@@ -3,7 +3,7 @@
 use super::axis::{Axis, Mapping};
 use super::canvas::{coordinate, fit_text, text_width};
 use super::frame::{self, Area};
-use super::legend::{self, Entry};
+use super::legend::{self, Entry, Sample};
 use super::line::{describe, draw_contents, omissions};
 use super::series::{Reference, Series};
 use super::theme::{TEXT, TITLE};
@@ -145,15 +145,12 @@ impl PanelGrid {
 
     fn entries<'a>(&'a self, names: &[&'a str]) -> Vec<Entry<'a>> {
         let first = |name: &str| self.panels().flat_map(|p| &p.series).find(|s| s.name == name);
-        names
-            .iter()
-            .enumerate()
-            .filter_map(|(i, &name)| {
-                let s = first(name)?;
-                let marker = s.markers.then_some(i);
-                Some(Entry { name, color: s.color.unwrap_or(i), dashed: s.dashed, marker })
-            })
-            .collect()
+        let series = names.iter().enumerate().filter_map(|(i, &name)| {
+            let s = first(name)?;
+            let (color, marker) = (s.color.unwrap_or(i), s.markers.then_some(i));
+            Some(Entry { name, sample: Sample::Series { color, dashed: s.dashed, marker } })
+        });
+        series.chain(legend::references(self.panels().flat_map(|p| &p.references))).collect()
     }
 
     /// The vertical range of a panel: of its group's values, or of its own.
@@ -162,7 +159,8 @@ impl PanelGrid {
             Some(_) => self.panels().filter(|p| p.y_group == panel.y_group).collect(),
             None => vec![panel],
         };
-        let values: Vec<f64> = members.iter().flat_map(|p| p.series.iter().flat_map(Series::heights)).collect();
+        let values: Vec<f64> =
+            members.iter().flat_map(|p| p.series.iter().flat_map(Series::heights)).collect();
         let references = members.iter().flat_map(|p| &p.references);
         let axis = references.fold(members[0].y.clone(), |axis, r| axis.including(r.value));
         axis.fit(&values, true)
@@ -180,7 +178,13 @@ impl PanelGrid {
         for (r, row) in self.rows.iter().enumerate() {
             for (c, panel) in row.panels.iter().enumerate() {
                 let column = self.columns.get(c).map_or("", String::as_str);
-                text.push_str(&format!(" Row {} {}, column {} {column}, {}:", r + 1, row.title, c + 1, panel.y.label));
+                text.push_str(&format!(
+                    " Row {} {}, column {} {column}, {}:",
+                    r + 1,
+                    row.title,
+                    c + 1,
+                    panel.y.label
+                ));
                 for series in panel.series.iter().filter(|s| !s.faint) {
                     text.push(' ');
                     text.push_str(&describe(series));
@@ -223,14 +227,15 @@ impl PanelGrid {
             x += self.panel.0;
         }
         let width = x + 16.0;
-        let legend = if entries.is_empty() { 0.0 } else { legend::height(entries, width - 2.0 * MARGIN) + 8.0 };
+        let legend =
+            if entries.is_empty() { 0.0 } else { legend::height(entries, width - 2.0 * MARGIN) + 8.0 };
         let group_titles = if self.groups.is_empty() { 0.0 } else { 26.0 };
         let column_titles = if self.columns.is_empty() { 0.0 } else { 20.0 };
         let mut y = MARGIN + legend + group_titles + column_titles;
         let mut tops = Vec::with_capacity(self.rows.len());
         for row in &self.rows {
             y += if row.title.is_empty() { 0.0 } else { 22.0 };
-            y += if row.panels.iter().any(|p| !p.y.label.is_empty()) { 18.0 } else { 8.0 };
+            y += if row.panels.iter().any(|p| !p.y.label.is_empty()) { 22.0 } else { 8.0 };
             tops.push(y);
             y += self.panel.1 + 12.0;
         }
@@ -239,7 +244,7 @@ impl PanelGrid {
     }
 
     fn y_tick_count(&self) -> usize {
-        ((self.panel.1 / 36.0) as usize).clamp(2, 6)
+        ((self.panel.1 / 28.0) as usize).clamp(2, 6)
     }
 
     fn draw_titles(&self, canvas: &mut Canvas, layout: &Layout) {
@@ -274,7 +279,8 @@ impl Chart for PanelGrid {
         let ranges: Vec<Vec<(f64, f64)>> =
             self.rows.iter().map(|r| r.panels.iter().map(|p| self.y_range(p)).collect()).collect();
         let layout = self.layout(&entries, &ranges);
-        let xs: Vec<f64> = self.panels().flat_map(|p| &p.series).flat_map(|s| s.points.iter().map(|p| p.x)).collect();
+        let xs: Vec<f64> =
+            self.panels().flat_map(|p| &p.series).flat_map(|s| s.points.iter().map(|p| p.x)).collect();
         // Markers on the first and last place need air.
         let x_range = self.x.fit(&xs, self.x.logarithmic);
         let x_ticks = self.x.ticks(x_range, ((self.panel.0 / 55.0) as usize).clamp(2, 8));
@@ -287,7 +293,7 @@ impl Chart for PanelGrid {
             let top = layout.tops[r];
             let has_label = row.panels.iter().any(|p| !p.y.label.is_empty());
             if !row.title.is_empty() {
-                let y = top - if has_label { 24.0 } else { 10.0 };
+                let y = top - if has_label { 28.0 } else { 10.0 };
                 frame::label(&mut canvas, true, MARGIN, y).attr("font-weight", "600").text(&row.title);
             }
             for (c, panel) in row.panels.iter().enumerate() {
@@ -302,7 +308,7 @@ impl Chart for PanelGrid {
                 if !Self::follows(row, c) {
                     let room = if c == 0 { area.left - MARGIN } else { text_width("0.00", TEXT) };
                     let label = fit_text(&panel.y.label, TEXT, room + area.width);
-                    frame::label(&mut canvas, false, area.left - room, top - 7.0).text(&label);
+                    frame::label(&mut canvas, false, area.left - room, top - 11.0).text(&label);
                 }
                 let place = |s: &Series| names.iter().position(|n| *n == s.name).unwrap_or(0);
                 // Colour and marker go by name, so a panel's series are drawn in the order of the names.
@@ -311,7 +317,15 @@ impl Chart for PanelGrid {
                 for s in series {
                     let color = s.color.unwrap_or_else(|| place(s));
                     let one = std::slice::from_ref(s);
-                    draw_contents(&mut canvas, area, one, &[(color, place(s))], &[], (&self.x, x), (&panel.y, y));
+                    draw_contents(
+                        &mut canvas,
+                        area,
+                        one,
+                        &[(color, place(s))],
+                        &[],
+                        (&self.x, x),
+                        (&panel.y, y),
+                    );
                 }
                 frame::draw_references(&mut canvas, &panel.references, area, (&panel.y, y));
                 notes.extend(omissions(&panel.series, &self.x, &panel.y, ranges[r][c]));

@@ -1,16 +1,33 @@
-//! Which series is which.
+//! Which line is which.
 
 use super::canvas::{Canvas, text_width};
-use super::frame::{Stroke, draw_marker};
+use super::frame::{Stroke, dashed_rule, draw_marker};
+use super::series::Reference;
 use super::theme::{self, TEXT};
 
-/// What a legend says of one series.
+/// What a legend says of one line.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry<'a> {
     pub(crate) name: &'a str,
-    pub(crate) color: usize,
-    pub(crate) dashed: bool,
-    pub(crate) marker: Option<usize>,
+    pub(crate) sample: Sample,
+}
+
+/// How the line looks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sample {
+    Series { color: usize, dashed: bool, marker: Option<usize> },
+    Reference,
+}
+
+/// An entry for each reference that has a label, without repeats.
+pub(crate) fn references<'a>(all: impl Iterator<Item = &'a Reference>) -> Vec<Entry<'a>> {
+    let mut entries: Vec<Entry<'a>> = Vec::new();
+    for r in all.filter(|r| !r.label.is_empty()) {
+        if entries.iter().all(|e| e.name != r.label) {
+            entries.push(Entry { name: &r.label, sample: Sample::Reference });
+        }
+    }
+    entries
 }
 
 const ROW: f64 = 18.0;
@@ -51,10 +68,15 @@ pub(crate) fn draw(canvas: &mut Canvas, entries: &[Entry<'_>], left: f64, top: f
         let mut x = left;
         for i in range {
             let entry = &entries[i];
-            Stroke { color: entry.color, width: 2.0, dashed: entry.dashed, opacity: 1.0 }
-                .line(canvas, (x, middle), (x + SAMPLE, middle));
-            if let Some(shape) = entry.marker {
-                draw_marker(canvas, shape, entry.color, x + SAMPLE / 2.0, middle, None);
+            let (from, to) = ((x, middle), (x + SAMPLE, middle));
+            match entry.sample {
+                Sample::Reference => dashed_rule(canvas, from, to),
+                Sample::Series { color, dashed, marker } => {
+                    Stroke { color, width: 2.0, dashed, opacity: 1.0 }.line(canvas, from, to);
+                    if let Some(shape) = marker {
+                        draw_marker(canvas, shape, color, x + SAMPLE / 2.0, middle);
+                    }
+                }
             }
             canvas
                 .element("text")

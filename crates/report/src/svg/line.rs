@@ -2,7 +2,7 @@
 
 use super::axis::{Axis, Mapping};
 use super::frame::{self, Area};
-use super::legend::{self, Entry};
+use super::legend::{self, Entry, Sample};
 use super::series::{Reference, Series};
 use super::theme::TEXT;
 use super::{Canvas, Chart, Figure};
@@ -33,14 +33,7 @@ impl LineChart {
     /// An empty chart of the usual size (420 by 260 units).
     #[must_use]
     pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
-        Self {
-            title: title.into(),
-            x,
-            y,
-            series: Vec::new(),
-            references: Vec::new(),
-            size: (420.0, 260.0),
-        }
+        Self { title: title.into(), x, y, series: Vec::new(), references: Vec::new(), size: (420.0, 260.0) }
     }
 
     /// Adds a series. It takes the palette's next colour unless it names one.
@@ -88,7 +81,11 @@ impl LineChart {
             text.push_str(&describe(series));
         }
         for r in &self.references {
-            text.push_str(&format!(" Reference line: {} at {}.", or_value(&r.label), significant(r.value, 4)));
+            text.push_str(&format!(
+                " Reference line: {} at {}.",
+                or_value(&r.label),
+                significant(r.value, 4)
+            ));
         }
         text
     }
@@ -153,13 +150,12 @@ impl Chart for LineChart {
             .filter(|(s, _)| !s.faint && !s.name.is_empty())
             .map(|(s, &(color, shape))| Entry {
                 name: &s.name,
-                color,
-                dashed: s.dashed,
-                marker: s.markers.then_some(shape),
+                sample: Sample::Series { color, dashed: s.dashed, marker: s.markers.then_some(shape) },
             })
             .collect();
-        // One series needs no legend where the axis or title names it.
-        let entries = if entries.len() > 1 { entries } else { Vec::new() };
+        // One series needs no entry: the axis or the title names it.
+        let mut entries = if entries.len() > 1 { entries } else { Vec::new() };
+        entries.extend(legend::references(self.references.iter()));
 
         let xs: Vec<f64> = self.series.iter().flat_map(|s| s.points.iter().map(|p| p.x)).collect();
         let ys: Vec<f64> = self.series.iter().flat_map(Series::heights).collect();

@@ -1,10 +1,10 @@
 //! Paths over a plane with round regions.
 
 use super::axis::{Axis, Mapping};
-use super::canvas::Canvas;
+use super::canvas::{Canvas, text_width};
 use super::frame::{self, Area, Stroke};
-use super::legend::{self, Entry};
-use super::theme::{self, NEUTRAL};
+use super::legend::{self, Entry, Sample};
+use super::theme::{self, NEUTRAL, TEXT};
 use super::{Chart, Figure};
 use crate::number::significant;
 
@@ -155,8 +155,11 @@ impl PathMap {
             let inside = |p: &(f64, f64), d: &Disc| {
                 (p.0 - d.center.0).hypot(p.1 - d.center.1) < d.radius && d.kind == DiscKind::Hazard
             };
-            let through =
-                g.paths.iter().filter(|path| path.iter().any(|p| self.discs.iter().any(|d| inside(p, d)))).count();
+            let through = g
+                .paths
+                .iter()
+                .filter(|path| path.iter().any(|p| self.discs.iter().any(|d| inside(p, d))))
+                .count();
             let paths = if g.paths.len() == 1 { "path" } else { "paths" };
             text.push_str(&format!(" {}: {} {paths}, {through} through a hazard.", g.name, g.paths.len()));
         }
@@ -171,7 +174,10 @@ impl Chart for PathMap {
             .groups
             .iter()
             .zip(&colors)
-            .map(|(g, &color)| Entry { name: &g.name, color, dashed: false, marker: None })
+            .map(|(g, &color)| Entry {
+                name: &g.name,
+                sample: Sample::Series { color, dashed: false, marker: None },
+            })
             .collect();
         let mut canvas = Canvas::default();
         let mut top = 6.0;
@@ -210,7 +216,11 @@ impl Chart for PathMap {
         }
         for disc in self.discs.iter().filter(|d| !d.label.is_empty() && drawable(d)) {
             let (cx, cy) = (x.at(disc.center.0), y.at(disc.center.1));
-            let label = frame::label_over(&mut canvas, cx, cy + 4.0).attr("text-anchor", "middle");
+            let radius = (x.at(disc.center.0 + disc.radius) - cx).abs();
+            // Inside where it fits, above a small disc.
+            let inside = text_width(&disc.label, TEXT) < 1.6 * radius;
+            let baseline = if inside { cy + 4.0 } else { cy - radius - 6.0 };
+            let label = frame::label_over(&mut canvas, cx, baseline).attr("text-anchor", "middle");
             label.attr("font-weight", "600").text(&disc.label);
         }
         Area::unclip(&mut canvas);
@@ -267,7 +277,7 @@ fn draw_paths(canvas: &mut Canvas, group: &PathGroup, color: usize, x: Mapping, 
         stroke.polyline(canvas, &line);
         // Where a learned path ends.
         if let (false, Some(&(ex, ey))) = (group.faint, line.last()) {
-            frame::draw_marker(canvas, 0, color, ex, ey, None);
+            frame::draw_marker(canvas, 0, color, ex, ey);
         }
     }
 }

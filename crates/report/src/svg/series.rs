@@ -129,10 +129,7 @@ impl Series {
 
     /// Runs of consecutive points that can be drawn.
     pub(crate) fn runs(&self, x: &Axis, y: &Axis) -> Vec<&[Point]> {
-        self.points
-            .split(|p| !(x.can_show(p.x) && y.can_show(p.y)))
-            .filter(|run| !run.is_empty())
-            .collect()
+        self.points.split(|p| !(x.can_show(p.x) && y.can_show(p.y))).filter(|run| !run.is_empty()).collect()
     }
 }
 
@@ -168,7 +165,7 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// A dashed line at `value`, with its label beside it.
+    /// A dashed line at `value`; lines of one label share an entry in the legend.
     #[must_use]
     pub fn new(value: f64, label: impl Into<String>) -> Self {
         Self { value, label: label.into() }
@@ -182,7 +179,8 @@ mod tests {
     #[test]
     fn gaps_stay_gaps() {
         let series = Series::new("s", [(0.0, 1.0), (1.0, f64::NAN), (2.0, 3.0), (3.0, -1.0), (4.0, 2.0)]);
-        let lengths = |y: &Axis| series.runs(&Axis::linear(""), y).iter().map(|r| r.len()).collect::<Vec<_>>();
+        let lengths =
+            |y: &Axis| series.runs(&Axis::linear(""), y).iter().map(|r| r.len()).collect::<Vec<_>>();
         assert_eq!(lengths(&Axis::linear("")), [1, 3]);
         assert_eq!(lengths(&Axis::logarithmic("")), [1, 1, 1]);
     }

@@ -6,7 +6,8 @@
 use std::fmt::Write as _;
 
 /// Type that every system has at hand; nothing is loaded.
-pub(crate) const FONT: &str = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
+pub(crate) const FONT: &str =
+    "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
 
 /// Size of labels, in units of the figure.
 pub(crate) const TEXT: f64 = 12.0;

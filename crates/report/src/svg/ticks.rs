@@ -37,17 +37,12 @@ pub(crate) fn widen(low: f64, high: f64, wanted: usize) -> (f64, f64) {
 }
 
 /// Marks at powers of ten and, where there are few of those, at 2 and 5 times them; other multiples get no label.
+/// A range too short for three labels is marked like a linear one.
 pub(crate) fn logarithmic(low: f64, high: f64, wanted: usize) -> Vec<Tick> {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let decades = (high / low).log10();
     let every = ((decades / wanted.max(1) as f64).ceil() as i32).max(1);
-    let labelled: &[u32] = if decades < 0.5 {
-        return linear(low, high, wanted);
-    } else if decades < 1.7 {
-        &[1, 2, 5]
-    } else {
-        &[1]
-    };
+    let labelled: &[u32] = if decades < 1.7 { &[1, 2, 5] } else { &[1] };
     let mut ticks = Vec::new();
     for exponent in first..=last {
         for digit in 1..=9_u32 {
@@ -60,7 +55,9 @@ pub(crate) fn logarithmic(low: f64, high: f64, wanted: usize) -> Vec<Tick> {
             ticks.push(Tick { value, label });
         }
     }
-    ticks
+    // Within part of a decade, round differences say more.
+    let labelled = ticks.iter().filter(|t| !t.label.is_empty()).count();
+    if decades < 1.7 && labelled < 3 { linear(low, high, wanted) } else { ticks }
 }
 
 /// Marks at the given places, each labelled.
@@ -111,11 +108,12 @@ fn linear_labels(values: &[f64], step: f64) -> Vec<String> {
 
 /// Decimals needed to write multiples of `step`, which is 1, 2, 2.5 or 5 times a power of ten.
 fn decimals_of(step: f64) -> usize {
-    (0..12).find(|&d| {
-        let scaled = step * 10_f64.powi(d);
-        (scaled - scaled.round()).abs() < 1e-6 * scaled.max(1.0) && scaled.round() >= 1.0
-    })
-    .unwrap_or(12) as usize
+    (0..12)
+        .find(|&d| {
+            let scaled = step * 10_f64.powi(d);
+            (scaled - scaled.round()).abs() < 1e-6 * scaled.max(1.0) && scaled.round() >= 1.0
+        })
+        .unwrap_or(12) as usize
 }
 
 #[cfg(test)]
