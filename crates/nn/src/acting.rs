@@ -2,13 +2,12 @@
 
 use crate::Activation;
 use crate::kernels::{self, NormState};
+use crate::passes::norm_params;
 use crate::spec::{Block, Linear};
 
 fn apply(linear: &Linear, params: &[f32], x: &[f32], out: &mut [f32]) {
     let weight = &params[linear.weight..][..linear.input * linear.output];
-    for (value, row) in out.iter_mut().zip(weight.chunks_exact(linear.input)) {
-        *value = row.iter().zip(x).map(|(w, x)| w * x).sum();
-    }
+    kernels::rows_dot(out, weight, x);
 }
 
 pub(crate) fn forward_one(
@@ -30,27 +29,24 @@ pub(crate) fn forward_one(
         let mut inverse_std = [0.0];
         let state = NormState { normalised: &mut normalised[..width], inverse_std: &mut inverse_std };
         let output = &mut next[..width];
+        let norm = norm_params(block, params);
         match block {
-            Block::Dense { linear, norm, activation } => {
+            Block::Dense { linear, activation, .. } => {
                 apply(linear, params, &current[..linear.input], output);
-                let bias = &params[linear.bias..][..width];
                 match norm {
-                    None => kernels::bias_activation(output, bias, *activation),
-                    Some(norm) => {
-                        let (gain, shift) = (&params[norm.weight..][..width], &params[norm.bias..][..width]);
-                        kernels::bias_norm_activation(output, state, None, bias, gain, shift, *activation);
-                    }
+                    None => kernels::bias_activation(output, linear.bias_of(params), *activation),
+                    Some(norm) => kernels::bias_norm_activation(output, state, None, norm, *activation),
                 }
             }
-            Block::Residual { inner, outer, norm } => {
+            Block::Residual { inner, outer, .. } => {
                 let hidden = &mut hidden[..inner.output];
                 apply(inner, params, &current[..inner.input], hidden);
-                kernels::bias_activation(hidden, &params[inner.bias..][..inner.output], Activation::Relu);
+                kernels::bias_activation(hidden, inner.bias_of(params), Activation::Relu);
                 apply(outer, params, hidden, output);
-                let bias = &params[outer.bias..][..width];
-                let (gain, shift) = (&params[norm.weight..][..width], &params[norm.bias..][..width]);
-                let skip = Some(&current[..width]);
-                kernels::bias_norm_activation(output, state, skip, bias, gain, shift, Activation::Identity);
+                if let Some(norm) = norm {
+                    let skip = Some(&current[..width]);
+                    kernels::bias_norm_activation(output, state, skip, norm, Activation::Identity);
+                }
             }
         }
         std::mem::swap(&mut current, &mut next);

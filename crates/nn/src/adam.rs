@@ -1,6 +1,7 @@
 //! The optimiser and the running average of parameters.
 
 use crate::Pool;
+use crate::kernels::{self, AdamRates};
 use serde::{Deserialize, Serialize};
 
 /// Elements handled by one thread at a time.
@@ -47,46 +48,37 @@ impl Adam {
         let exponent = i32::try_from(self.step).unwrap_or(i32::MAX);
         let correction1 = 1.0 - f64::from(self.beta1).powi(exponent);
         let correction2 = 1.0 - f64::from(self.beta2).powi(exponent);
-        let rates = Rates {
+        let rates = AdamRates {
             beta1: self.beta1,
             beta2: self.beta2,
             step: (f64::from(self.learning_rate) / correction1) as f32,
             inverse_root: (1.0 / correction2.sqrt()) as f32,
             epsilon: self.epsilon,
         };
-        pool.install(|| rates.update(params, grads, &mut self.first, &mut self.second, pool));
+        pool.install(|| update(params, grads, &mut self.first, &mut self.second, rates, pool));
     }
 }
 
-#[derive(Clone, Copy)]
-struct Rates {
-    beta1: f32,
-    beta2: f32,
-    step: f32,
-    inverse_root: f32,
-    epsilon: f32,
-}
-
-impl Rates {
-    fn update(self, params: &mut [f32], grads: &[f32], first: &mut [f32], second: &mut [f32], pool: &Pool) {
-        if params.len() > CHUNK {
-            let half = (params.len() / 2).next_multiple_of(CHUNK);
-            let (params, other_params) = params.split_at_mut(half);
-            let (grads, other_grads) = grads.split_at(half);
-            let (first, other_first) = first.split_at_mut(half);
-            let (second, other_second) = second.split_at_mut(half);
-            pool.join(
-                || self.update(params, grads, first, second, pool),
-                || self.update(other_params, other_grads, other_first, other_second, pool),
-            );
-            return;
-        }
-        for (((p, &g), m), v) in params.iter_mut().zip(grads).zip(first).zip(second) {
-            *m = self.beta1 * *m + (1.0 - self.beta1) * g;
-            *v = self.beta2 * *v + (1.0 - self.beta2) * g * g;
-            *p -= self.step * *m / (v.sqrt() * self.inverse_root + self.epsilon);
-        }
+fn update(
+    params: &mut [f32],
+    grads: &[f32],
+    first: &mut [f32],
+    second: &mut [f32],
+    rates: AdamRates,
+    pool: &Pool,
+) {
+    if params.len() <= CHUNK {
+        return kernels::adam(params, grads, first, second, rates);
     }
+    let half = (params.len() / 2).next_multiple_of(CHUNK);
+    let (params, other_params) = params.split_at_mut(half);
+    let (grads, other_grads) = grads.split_at(half);
+    let (first, other_first) = first.split_at_mut(half);
+    let (second, other_second) = second.split_at_mut(half);
+    pool.join(
+        || update(params, grads, first, second, rates, pool),
+        || update(other_params, other_grads, other_first, other_second, rates, pool),
+    );
 }
 
 /// `average += rate * (params - average)`.
@@ -105,7 +97,5 @@ pub fn exponential_average(average: &mut [f32], params: &[f32], rate: f32, pool:
         );
         return;
     }
-    for (a, p) in average.iter_mut().zip(params) {
-        *a += rate * (p - *a);
-    }
+    kernels::average(average, params, rate);
 }

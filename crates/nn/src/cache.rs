@@ -2,10 +2,11 @@
 //! chunk owns its buffers, goes through all layers on one thread, and meets the others only where gradients of
 //! parameters are summed.
 
+use crate::product::{Aligned, packed_len};
 use crate::spec::Block;
 
-/// The most rows a chunk holds.
-const CHUNK_ROWS: usize = 512;
+/// The most rows a chunk holds: one block of terms in the products that sum over rows.
+const CHUNK_ROWS: usize = 256;
 
 /// How a batch is cut: `chunks` pieces of `rows` rows, the last maybe shorter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,10 @@ pub struct Cache {
     pub(crate) max_batch: usize,
     pub(crate) output_width: usize,
     pub(crate) chunks: Vec<Chunk>,
+    /// Each affine map's weights, laid out for the pass that runs.
+    pub(crate) packed: Vec<Aligned>,
+    /// The weights in the other orientation: the penalty needs both at once.
+    pub(crate) packed_too: Vec<Aligned>,
     /// Result of the last forward pass, `[max_batch * output]`.
     pub(crate) output: Vec<f32>,
     /// Gradient with respect to the input in the penalty, `[max_batch * input]`.
@@ -41,12 +46,19 @@ impl Cache {
         // Smaller batches may be cut into fewer and longer pieces than the largest one.
         let rows = max_batch.min(CHUNK_ROWS);
         let chunks = cut(max_batch).chunks.max(max_batch.min(2));
+        let linears = || blocks.iter().flat_map(Block::linears);
+        let packed = || {
+            let len = |input, output| packed_len(input, output).max(packed_len(output, input));
+            linears().map(|linear| Aligned::zeroed(len(linear.input, linear.output))).collect()
+        };
         let output_width = blocks.last().map_or(0, Block::width);
         Self {
             max_batch,
             output_width,
             chunks: (0..chunks).map(|_| Chunk::new(blocks, input, rows)).collect(),
             output: vec![0.0; max_batch * output_width],
+            packed: packed(),
+            packed_too: packed(),
             input_gradient: vec![0.0; max_batch * input],
         }
     }
@@ -76,6 +88,8 @@ pub(crate) struct Chunk {
     /// Input rows over the bound, gathered, and the directions of their tangents.
     pub(crate) x: Vec<f32>,
     pub(crate) t_x: Vec<f32>,
+    /// Room for the widest row.
+    pub(crate) row: Vec<f32>,
     pub(crate) penalty: ChunkPenalty,
 }
 
@@ -94,6 +108,7 @@ impl Chunk {
             rows: 0,
             x: vec![0.0; rows * input],
             t_x: vec![0.0; rows * input],
+            row: vec![0.0; blocks.iter().map(Block::width).max().unwrap_or(0)],
             penalty: ChunkPenalty::default(),
         }
     }
@@ -104,6 +119,8 @@ impl Chunk {
 pub(crate) struct Buffers {
     pub(crate) forward: Forward,
     pub(crate) adjoint: Adjoint,
+    /// The derivative with respect to the block's output, kept for the penalty only.
+    pub(crate) d_output: Vec<f32>,
     pub(crate) tangent: Tangent,
     /// Row sums: gradients of the bias, the norm's gain and shift, the inner bias.
     pub(crate) sums: Sums,
@@ -117,11 +134,12 @@ pub(crate) struct Forward {
     pub(crate) hidden: Vec<f32>,
 }
 
-/// Derivatives of the loss with respect to the block's output, its (outer) affine map and its inner affine map.
+/// Derivatives of the loss.
 #[derive(Debug)]
 pub(crate) struct Adjoint {
-    pub(crate) output: Vec<f32>,
+    /// With respect to the (outer) affine map's result; on the way there, to the block's output.
     pub(crate) linear: Vec<f32>,
+    /// With respect to the inner affine map's result.
     pub(crate) hidden: Vec<f32>,
 }
 
@@ -155,7 +173,7 @@ impl Buffers {
         let zeros = |width: usize| vec![0.0_f32; rows * width];
         let (width, hidden) = (block.width(), block.hidden());
         let norm = if block.has_norm() { width } else { 0 };
-        let adjoint = || Adjoint { output: zeros(width), linear: zeros(width), hidden: zeros(hidden) };
+        let adjoint = || Adjoint { linear: zeros(width), hidden: zeros(hidden) };
         let per_row = || zeros(norm.min(1));
         Self {
             forward: Forward {
@@ -165,6 +183,7 @@ impl Buffers {
                 hidden: zeros(hidden),
             },
             adjoint: adjoint(),
+            d_output: zeros(width),
             tangent: Tangent {
                 output: zeros(width),
                 normalised: zeros(norm),

@@ -2,11 +2,11 @@
 
 use crate::Pool;
 use crate::cache::Chunk;
-use crate::product::{View, multiply};
+use crate::product::add_outer;
 use crate::spec::{Block, Linear};
 
-/// Weights with fewer elements than this are not cut in halves.
-const MIN_CUT: usize = 1 << 14;
+/// Rows of a weight's gradient that make a piece: enough to use a panel of the right side often.
+const PIECE_ROWS: usize = 264;
 
 /// Which affine map of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,11 +40,9 @@ impl Piece {
 pub(crate) fn pieces(blocks: &[Block]) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut add = |block, part, linear: Linear| {
-        let cut = if linear.input * linear.output >= MIN_CUT { linear.output / 2 } else { 0 };
-        for (from, to) in [(0, cut), (cut, linear.output)] {
-            if from < to {
-                pieces.push(Piece { block, part, linear, from, to });
-            }
+        let rows = linear.output.div_ceil(linear.output.div_ceil(PIECE_ROWS));
+        for from in (0..linear.output).step_by(rows) {
+            pieces.push(Piece { block, part, linear, from, to: linear.output.min(from + rows) });
         }
     };
     for (index, block) in blocks.iter().enumerate() {
@@ -138,8 +136,7 @@ fn add_piece(piece: &Piece, chunks: &[Chunk], inputs: Inputs<'_>, grads: &mut [f
     for (index, chunk) in chunks.iter().enumerate().filter(|(_, chunk)| chunk.rows > 0) {
         let rows = chunk.rows;
         let mut add = |d_z: &[f32], x: &[f32]| {
-            let d_z = View::row_major(&d_z[piece.from..], rows, piece.to - piece.from, output);
-            multiply(grads, d_z.transposed(), View::row_major(x, rows, input, input), true);
+            add_outer(grads, &d_z[piece.from..], x, rows, piece.to - piece.from, output, input);
         };
         let layer = &chunk.layers[piece.block];
         let before = piece.block.checked_sub(1).map(|index| &chunk.layers[index]);

@@ -6,50 +6,110 @@
 //! tangent, `d_` an adjoint. Derivatives of `f` are taken from `a`, which is all that is kept.
 
 use crate::Activation;
+use crate::math;
+use crate::simd::{map, sums, vectorised};
 
 /// Added to the variance, as in the frameworks' default.
-pub(crate) const NORM_EPSILON: f32 = 1e-5;
+const NORM_EPSILON: f32 = 1e-5;
 
-fn activate(activation: Activation, y: f32) -> f32 {
-    match activation {
-        Activation::Identity => y,
-        Activation::Relu => y.max(0.0),
-        Activation::Elu => {
-            if y > 0.0 {
-                y
-            } else {
-                y.exp_m1()
-            }
+/// An activation as a type, so that each kernel is compiled for each.
+trait Function {
+    /// `f(y)`.
+    fn value(y: f32) -> f32;
+    /// `f'(y)` from `a = f(y)`.
+    fn slope(a: f32) -> f32;
+    /// `f''(y) / f'(y)` from `a = f(y)`.
+    fn curvature(a: f32) -> f32;
+}
+
+struct Identity;
+struct Relu;
+struct Elu;
+struct Tanh;
+
+impl Function for Identity {
+    #[inline(always)]
+    fn value(y: f32) -> f32 {
+        y
+    }
+    #[inline(always)]
+    fn slope(_: f32) -> f32 {
+        1.0
+    }
+    #[inline(always)]
+    fn curvature(_: f32) -> f32 {
+        0.0
+    }
+}
+
+impl Function for Relu {
+    #[inline(always)]
+    fn value(y: f32) -> f32 {
+        // NaN stays NaN.
+        if y < 0.0 { 0.0 } else { y }
+    }
+    #[inline(always)]
+    fn slope(a: f32) -> f32 {
+        if a > 0.0 { 1.0 } else { 0.0 }
+    }
+    #[inline(always)]
+    fn curvature(_: f32) -> f32 {
+        0.0
+    }
+}
+
+impl Function for Elu {
+    #[inline(always)]
+    fn value(y: f32) -> f32 {
+        let negative = math::exp_m1_negative(y);
+        if y < 0.0 { negative } else { y }
+    }
+    #[inline(always)]
+    fn slope(a: f32) -> f32 {
+        1.0 + if a < 0.0 { a } else { 0.0 }
+    }
+    #[inline(always)]
+    fn curvature(a: f32) -> f32 {
+        if a < 0.0 { 1.0 } else { 0.0 }
+    }
+}
+
+impl Function for Tanh {
+    #[inline(always)]
+    fn value(y: f32) -> f32 {
+        math::tanh(y)
+    }
+    #[inline(always)]
+    fn slope(a: f32) -> f32 {
+        1.0 - a * a
+    }
+    #[inline(always)]
+    fn curvature(a: f32) -> f32 {
+        -2.0 * a
+    }
+}
+
+/// Calls `$kernel::<F>(...)` for the function `F` that `$activation` names, compiled for this processor.
+macro_rules! with_function {
+    ($activation:expr, $kernel:ident($($argument:expr),* $(,)?)) => {
+        match $activation {
+            Activation::Identity => vectorised(|| $kernel::<Identity>($($argument),*)),
+            Activation::Relu => vectorised(|| $kernel::<Relu>($($argument),*)),
+            Activation::Elu => vectorised(|| $kernel::<Elu>($($argument),*)),
+            Activation::Tanh => vectorised(|| $kernel::<Tanh>($($argument),*)),
         }
-        Activation::Tanh => y.tanh(),
-    }
-}
-
-/// `f'(y)` from `a = f(y)`.
-fn slope(activation: Activation, a: f32) -> f32 {
-    match activation {
-        Activation::Identity => 1.0,
-        Activation::Relu => f32::from(a > 0.0),
-        Activation::Elu => a.min(0.0) + 1.0,
-        Activation::Tanh => 1.0 - a * a,
-    }
-}
-
-/// `f''(y) / f'(y)` from `a = f(y)`.
-fn curvature_ratio(activation: Activation, a: f32) -> f32 {
-    match activation {
-        Activation::Identity | Activation::Relu => 0.0,
-        Activation::Elu => f32::from(a <= 0.0),
-        Activation::Tanh => -2.0 * a,
-    }
+    };
 }
 
 /// `out = f(out + bias)`.
 pub(crate) fn bias_activation(out: &mut [f32], bias: &[f32], activation: Activation) {
+    with_function!(activation, bias_activation_rows(out, bias));
+}
+
+#[inline(always)]
+fn bias_activation_rows<F: Function>(out: &mut [f32], bias: &[f32]) {
     for row in out.chunks_exact_mut(bias.len()) {
-        for (value, b) in row.iter_mut().zip(bias) {
-            *value = activate(activation, *value + b);
-        }
+        map([row], [bias], |[z], [b]| [F::value(z + b)]);
     }
 }
 
@@ -59,56 +119,68 @@ pub(crate) struct NormState<'a> {
     pub(crate) inverse_std: &'a mut [f32],
 }
 
+/// The vectors of a normalised affine map.
+#[derive(Clone, Copy)]
+pub(crate) struct NormParams<'a> {
+    pub(crate) bias: &'a [f32],
+    pub(crate) gain: &'a [f32],
+    pub(crate) shift: &'a [f32],
+}
+
 /// `z = out + bias (+ skip)`, then `out = f(norm(z))`.
 pub(crate) fn bias_norm_activation(
     out: &mut [f32],
     state: NormState<'_>,
     skip: Option<&[f32]>,
-    bias: &[f32],
-    gain: &[f32],
-    shift: &[f32],
+    params: NormParams<'_>,
     activation: Activation,
 ) {
-    let width = bias.len();
+    with_function!(activation, bias_norm_activation_rows(out, state, skip, params));
+}
+
+#[inline(always)]
+fn bias_norm_activation_rows<F: Function>(
+    out: &mut [f32],
+    state: NormState<'_>,
+    skip: Option<&[f32]>,
+    params: NormParams<'_>,
+) {
+    let width = params.bias.len();
     let inverse_width = 1.0 / width as f32;
     for (index, row) in out.chunks_exact_mut(width).enumerate() {
-        for i in 0..width {
-            row[i] += bias[i];
-        }
-        if let Some(skip) = skip {
-            let skip = &skip[index * width..][..width];
-            for i in 0..width {
-                row[i] += skip[i];
+        match skip {
+            None => map([row], [params.bias], |[z], [b]| [z + b]),
+            Some(skip) => {
+                let skip = &skip[index * width..][..width];
+                map([row], [params.bias, skip], |[z], [b, x]| [z + b + x]);
             }
         }
-        let mean = row.iter().sum::<f32>() * inverse_width;
-        let variance = row.iter().map(|z| (z - mean) * (z - mean)).sum::<f32>() * inverse_width;
-        let r = 1.0 / (variance + NORM_EPSILON).sqrt();
+        let [sum] = sums([row], |[z]| [z]);
+        let mean = sum * inverse_width;
+        let [squares] = sums([row], |[z]| [(z - mean) * (z - mean)]);
+        let r = 1.0 / (squares * inverse_width + NORM_EPSILON).sqrt();
         state.inverse_std[index] = r;
         let normalised = &mut state.normalised[index * width..][..width];
-        for i in 0..width {
-            normalised[i] = (row[i] - mean) * r;
-            row[i] = activate(activation, normalised[i] * gain[i] + shift[i]);
-        }
+        map([row, normalised], [params.gain, params.shift], |[z, _], [gain, shift]| {
+            let n = (z - mean) * r;
+            [F::value(n * gain + shift), n]
+        });
     }
 }
 
-/// `d_linear = f'(y) d_output`; adds the row sums to `d_bias`.
-pub(crate) fn activation_adjoint(
-    d_linear: &mut [f32],
-    d_output: &[f32],
-    output: &[f32],
-    d_bias: &mut [f32],
-    activation: Activation,
-) {
+/// `d = f'(y) d` for a block with result `output`; adds the sum of the rows to `d_bias`.
+pub(crate) fn activation_adjoint(d: &mut [f32], output: &[f32], d_bias: &mut [f32], activation: Activation) {
+    with_function!(activation, activation_adjoint_rows(d, output, d_bias));
+}
+
+#[inline(always)]
+fn activation_adjoint_rows<F: Function>(d: &mut [f32], output: &[f32], d_bias: &mut [f32]) {
     let width = d_bias.len();
-    for ((d_z, d_a), a) in
-        d_linear.chunks_exact_mut(width).zip(d_output.chunks_exact(width)).zip(output.chunks_exact(width))
-    {
-        for i in 0..width {
-            d_z[i] = slope(activation, a[i]) * d_a[i];
-            d_bias[i] += d_z[i];
-        }
+    for (d, a) in d.chunks_exact_mut(width).zip(output.chunks_exact(width)) {
+        map([d, d_bias], [a], |[d, sum], [a]| {
+            let d = F::slope(a) * d;
+            [d, sum + d]
+        });
     }
 }
 
@@ -119,47 +191,57 @@ pub(crate) struct NormSums<'a> {
     pub(crate) shift: &'a mut [f32],
 }
 
-/// The adjoint of [`bias_norm_activation`] down to `z`; adds to the sums.
-/// `d_z = r (u - mean u - n mean(u n))`, `u = gain d_y`, `d_y = f'(y) d_output`.
+/// What the forward pass left of a normalised block.
+#[derive(Clone, Copy)]
+pub(crate) struct NormForward<'a> {
+    pub(crate) output: &'a [f32],
+    pub(crate) normalised: &'a [f32],
+    pub(crate) inverse_std: &'a [f32],
+    pub(crate) gain: &'a [f32],
+}
+
+/// The adjoint of [`bias_norm_activation`] down to `z`, in place; adds to the sums.
+/// `d_z = r (u - mean u - n mean(u n))`, `u = gain d_y`, `d_y = f'(y) d`.
 pub(crate) fn norm_adjoint(
-    d_linear: &mut [f32],
-    d_output: &[f32],
-    output: &[f32],
-    normalised: &[f32],
-    inverse_std: &[f32],
-    gain: &[f32],
+    d: &mut [f32],
+    forward: NormForward<'_>,
     sums: NormSums<'_>,
     activation: Activation,
 ) {
+    with_function!(activation, norm_adjoint_rows(d, forward, sums));
+}
+
+#[inline(always)]
+fn norm_adjoint_rows<F: Function>(d: &mut [f32], forward: NormForward<'_>, into: NormSums<'_>) {
+    let gain = forward.gain;
     let width = gain.len();
     let inverse_width = 1.0 / width as f32;
-    for (index, d_z) in d_linear.chunks_exact_mut(width).enumerate() {
+    for (index, d) in d.chunks_exact_mut(width).enumerate() {
         let row = index * width..(index + 1) * width;
-        let (d_a, a, n) = (&d_output[row.clone()], &output[row.clone()], &normalised[row]);
-        let (mut mean_u, mut mean_un) = (0.0, 0.0);
-        for i in 0..width {
-            let d_y = slope(activation, a[i]) * d_a[i];
-            sums.gain[i] += d_y * n[i];
-            sums.shift[i] += d_y;
-            let u = gain[i] * d_y;
-            d_z[i] = u;
-            mean_u += u;
-            mean_un += u * n[i];
-        }
-        mean_u *= inverse_width;
-        mean_un *= inverse_width;
-        for i in 0..width {
-            d_z[i] = inverse_std[index] * (d_z[i] - mean_u - n[i] * mean_un);
-            sums.bias[i] += d_z[i];
-        }
+        let (a, n) = (&forward.output[row.clone()], &forward.normalised[row]);
+        map([d, into.gain, into.shift], [a, n, gain], |[d, d_gain, d_shift], [a, n, gain]| {
+            let d_y = F::slope(a) * d;
+            [gain * d_y, d_gain + d_y * n, d_shift + d_y]
+        });
+        let [sum_u, sum_un] = sums([d, n], |[u, n]| [u, u * n]);
+        let (mean_u, mean_un) = (sum_u * inverse_width, sum_un * inverse_width);
+        let r = forward.inverse_std[index];
+        map([d, into.bias], [n], |[u, d_bias], [n]| {
+            let d_z = r * (u - mean_u - n * mean_un);
+            [d_z, d_bias + d_z]
+        });
     }
 }
 
 /// Turns `ȧ = ż` into `ȧ = f'(y) ż`.
 pub(crate) fn activation_tangent(t_output: &mut [f32], output: &[f32], activation: Activation) {
-    for (t, &a) in t_output.iter_mut().zip(output) {
-        *t *= slope(activation, a);
-    }
+    with_function!(activation, activation_tangent_rows(t_output, output));
+}
+
+#[inline(always)]
+fn activation_tangent_rows<F: Function>(t_output: &mut [f32], output: &[f32]) {
+    let output = &output[..t_output.len()];
+    map([t_output], [output], |[t], [a]| [F::slope(a) * t]);
 }
 
 /// From `ż` in `t_output` to `ȧ` there: `ṅ = r (ż - mean ż - n mean(n ż))`, `ȧ = f'(y) gain ṅ`;
@@ -168,119 +250,185 @@ pub(crate) fn norm_tangent(
     t_output: &mut [f32],
     t_normalised: &mut [f32],
     t_ratio: &mut [f32],
-    output: &[f32],
-    normalised: &[f32],
-    inverse_std: &[f32],
-    gain: &[f32],
+    forward: NormForward<'_>,
     activation: Activation,
 ) {
+    with_function!(activation, norm_tangent_rows(t_output, t_normalised, t_ratio, forward));
+}
+
+#[inline(always)]
+fn norm_tangent_rows<F: Function>(
+    t_output: &mut [f32],
+    t_normalised: &mut [f32],
+    t_ratio: &mut [f32],
+    forward: NormForward<'_>,
+) {
+    let gain = forward.gain;
     let width = gain.len();
     let inverse_width = 1.0 / width as f32;
     for (index, t) in t_output.chunks_exact_mut(width).enumerate() {
         let row = index * width..(index + 1) * width;
-        let (a, n, t_n) = (&output[row.clone()], &normalised[row.clone()], &mut t_normalised[row]);
-        let r = inverse_std[index];
-        let mean = t.iter().sum::<f32>() * inverse_width;
-        let mean_n = t.iter().zip(n).map(|(t, n)| t * n).sum::<f32>() * inverse_width;
+        let t_n = &mut t_normalised[row.clone()];
+        let (a, n) = (&forward.output[row.clone()], &forward.normalised[row]);
+        let r = forward.inverse_std[index];
+        let [sum, sum_n] = sums([t, n], |[t, n]| [t, t * n]);
+        let (mean, mean_n) = (sum * inverse_width, sum_n * inverse_width);
         t_ratio[index] = -r * mean_n;
-        for i in 0..width {
-            t_n[i] = r * (t[i] - mean - n[i] * mean_n);
-            t[i] = slope(activation, a[i]) * gain[i] * t_n[i];
-        }
+        map([t, t_n], [a, n, gain], |[t, _], [a, n, gain]| {
+            let t_n = r * (t - mean - n * mean_n);
+            [F::slope(a) * gain * t_n, t_n]
+        });
     }
 }
 
-/// The tangent of [`activation_adjoint`]: `ḋ_z = f'(y) ḋ_a + f''(y) ẏ d_a`, where `f'(y) ẏ = ȧ`.
+/// The tangent of [`activation_adjoint`], in place: `ḋ_z = f'(y) ḋ_a + f''(y) ẏ d_a`, where `f'(y) ẏ = ȧ`;
+/// `d_output` is `d_a`.
 pub(crate) fn activation_adjoint_tangent(
-    t_d_linear: &mut [f32],
-    t_d_output: &[f32],
+    t_d: &mut [f32],
     d_output: &[f32],
     output: &[f32],
     t_output: &[f32],
     t_d_bias: &mut [f32],
     activation: Activation,
 ) {
+    with_function!(activation, activation_adjoint_tangent_rows(t_d, d_output, output, t_output, t_d_bias));
+}
+
+#[inline(always)]
+fn activation_adjoint_tangent_rows<F: Function>(
+    t_d: &mut [f32],
+    d_output: &[f32],
+    output: &[f32],
+    t_output: &[f32],
+    t_d_bias: &mut [f32],
+) {
     let width = t_d_bias.len();
-    for (index, t_d_z) in t_d_linear.chunks_exact_mut(width).enumerate() {
+    for (index, t_d) in t_d.chunks_exact_mut(width).enumerate() {
         let row = index * width..(index + 1) * width;
-        let (t_d_a, d_a) = (&t_d_output[row.clone()], &d_output[row.clone()]);
-        let (a, t_a) = (&output[row.clone()], &t_output[row]);
-        for i in 0..width {
-            t_d_z[i] =
-                slope(activation, a[i]) * t_d_a[i] + curvature_ratio(activation, a[i]) * t_a[i] * d_a[i];
-            t_d_bias[i] += t_d_z[i];
-        }
+        let ins = [&d_output[row.clone()], &output[row.clone()], &t_output[row]];
+        map([t_d, t_d_bias], ins, |[t_d, sum], [d, a, t_a]| {
+            let t_d = F::slope(a) * t_d + F::curvature(a) * t_a * d;
+            [t_d, sum + t_d]
+        });
     }
 }
 
-/// What the tangent of [`norm_adjoint`] reads, all from the passes before it.
-pub(crate) struct NormTangentInputs<'a> {
-    pub(crate) t_d_output: &'a [f32],
+/// What the tangent of [`norm_adjoint`] reads besides, all from the passes before it.
+pub(crate) struct NormTangents<'a> {
     pub(crate) d_output: &'a [f32],
     pub(crate) d_linear: &'a [f32],
-    pub(crate) output: &'a [f32],
     pub(crate) t_output: &'a [f32],
-    pub(crate) normalised: &'a [f32],
     pub(crate) t_normalised: &'a [f32],
-    pub(crate) inverse_std: &'a [f32],
     pub(crate) t_ratio: &'a [f32],
-    pub(crate) gain: &'a [f32],
 }
 
-/// The tangent of [`norm_adjoint`]:
+/// The tangent of [`norm_adjoint`], in place:
 /// `ḋ_z = (ṙ/r) d_z + r (u̇ - mean u̇ - ṅ mean(u n) - n mean(u̇ n + u ṅ))`; adds the tangents of the vectors'
-/// gradients to the sums.
+/// gradients to the sums. `scratch` has room for a row.
 pub(crate) fn norm_adjoint_tangent(
-    t_d_linear: &mut [f32],
-    inputs: &NormTangentInputs<'_>,
+    t_d: &mut [f32],
+    forward: NormForward<'_>,
+    tangents: &NormTangents<'_>,
     sums: NormSums<'_>,
+    scratch: &mut [f32],
     activation: Activation,
 ) {
-    let gain = inputs.gain;
+    with_function!(activation, norm_adjoint_tangent_rows(t_d, forward, tangents, sums, scratch));
+}
+
+#[inline(always)]
+fn norm_adjoint_tangent_rows<F: Function>(
+    t_d: &mut [f32],
+    forward: NormForward<'_>,
+    tangents: &NormTangents<'_>,
+    into: NormSums<'_>,
+    scratch: &mut [f32],
+) {
+    let gain = forward.gain;
     let width = gain.len();
+    let u = &mut scratch[..width];
     let inverse_width = 1.0 / width as f32;
-    for (index, t_d_z) in t_d_linear.chunks_exact_mut(width).enumerate() {
+    for (index, t_d) in t_d.chunks_exact_mut(width).enumerate() {
         let row = index * width..(index + 1) * width;
-        let (t_d_a, d_a) = (&inputs.t_d_output[row.clone()], &inputs.d_output[row.clone()]);
-        let (a, t_a) = (&inputs.output[row.clone()], &inputs.t_output[row.clone()]);
-        let (n, t_n) = (&inputs.normalised[row.clone()], &inputs.t_normalised[row.clone()]);
-        let d_z = &inputs.d_linear[row];
-        let (mut mean_t_u, mut mean_un, mut mean_t_un) = (0.0, 0.0, 0.0);
-        for i in 0..width {
-            let f1 = slope(activation, a[i]);
-            let d_y = f1 * d_a[i];
-            let t_d_y = f1 * t_d_a[i] + curvature_ratio(activation, a[i]) * t_a[i] * d_a[i];
-            sums.gain[i] += t_d_y * n[i] + d_y * t_n[i];
-            sums.shift[i] += t_d_y;
-            let (u, t_u) = (gain[i] * d_y, gain[i] * t_d_y);
-            t_d_z[i] = t_u;
-            mean_t_u += t_u;
-            mean_un += u * n[i];
-            mean_t_un += t_u * n[i] + u * t_n[i];
-        }
-        mean_t_u *= inverse_width;
-        mean_un *= inverse_width;
-        mean_t_un *= inverse_width;
-        let (r, ratio) = (inputs.inverse_std[index], inputs.t_ratio[index]);
-        for i in 0..width {
-            t_d_z[i] = ratio * d_z[i] + r * (t_d_z[i] - mean_t_u - t_n[i] * mean_un - n[i] * mean_t_un);
-            sums.bias[i] += t_d_z[i];
-        }
+        let (a, n) = (&forward.output[row.clone()], &forward.normalised[row.clone()]);
+        let (t_a, t_n) = (&tangents.t_output[row.clone()], &tangents.t_normalised[row.clone()]);
+        let (d_a, d_z) = (&tangents.d_output[row.clone()], &tangents.d_linear[row]);
+        map([t_d, u, into.gain, into.shift], [a, n, t_a, t_n, d_a, gain], |outs, ins| {
+            let ([t_d, _, d_gain, d_shift], [a, n, t_a, t_n, d_a, gain]) = (outs, ins);
+            let f1 = F::slope(a);
+            let d_y = f1 * d_a;
+            let t_d_y = f1 * t_d + F::curvature(a) * t_a * d_a;
+            [gain * t_d_y, gain * d_y, d_gain + t_d_y * n + d_y * t_n, d_shift + t_d_y]
+        });
+        let [sum_t_u, sum_un, sum_t_un] =
+            sums([t_d, u, n, t_n], |[t_u, u, n, t_n]| [t_u, u * n, t_u * n + u * t_n]);
+        let (mean_t_u, mean_un) = (sum_t_u * inverse_width, sum_un * inverse_width);
+        let mean_t_un = sum_t_un * inverse_width;
+        let (r, ratio) = (forward.inverse_std[index], tangents.t_ratio[index]);
+        map([t_d, into.bias], [n, t_n, d_z], |[t_u, sum], [n, t_n, d_z]| {
+            let t_d_z = ratio * d_z + r * (t_u - mean_t_u - t_n * mean_un - n * mean_t_un);
+            [t_d_z, sum + t_d_z]
+        });
     }
 }
 
-/// `out *= f'` for a ReLU with result `hidden`.
-pub(crate) fn relu_mask(out: &mut [f32], hidden: &[f32]) {
-    for (value, &h) in out.iter_mut().zip(hidden) {
-        *value = if h > 0.0 { *value } else { 0.0 };
-    }
+/// `d = 0` where a ReLU with result `hidden` is off; adds the sum of the rows to `d_bias`.
+pub(crate) fn relu_adjoint(d: &mut [f32], hidden: &[f32], d_bias: &mut [f32]) {
+    activation_adjoint(d, hidden, d_bias, Activation::Relu);
 }
 
 /// Adds the sum of the rows.
 pub(crate) fn add_rows(sum: &mut [f32], rows: &[f32]) {
-    for row in rows.chunks_exact(sum.len()) {
-        for (s, value) in sum.iter_mut().zip(row) {
-            *s += value;
+    vectorised(|| {
+        for row in rows.chunks_exact(sum.len()) {
+            map([sum], [row], |[s], [x]| [s + x]);
         }
-    }
+    });
+}
+
+/// `out += x`.
+pub(crate) fn add(out: &mut [f32], x: &[f32]) {
+    vectorised(|| map([out], [x], |[o], [x]| [o + x]));
+}
+
+/// Dot products of `x` with the rows of a matrix.
+pub(crate) fn rows_dot(out: &mut [f32], rows: &[f32], x: &[f32]) {
+    vectorised(|| {
+        for (out, row) in out.iter_mut().zip(rows.chunks_exact(x.len())) {
+            [*out] = sums([row, x], |[w, x]| [w * x]);
+        }
+    });
+}
+
+/// Adam's rates, corrected for the step.
+#[derive(Clone, Copy)]
+pub(crate) struct AdamRates {
+    pub(crate) beta1: f32,
+    pub(crate) beta2: f32,
+    pub(crate) step: f32,
+    pub(crate) inverse_root: f32,
+    pub(crate) epsilon: f32,
+}
+
+/// Moments and parameters in one pass.
+pub(crate) fn adam(
+    params: &mut [f32],
+    grads: &[f32],
+    first: &mut [f32],
+    second: &mut [f32],
+    rates: AdamRates,
+) {
+    let AdamRates { beta1, beta2, step, inverse_root, epsilon } = rates;
+    vectorised(|| {
+        map([params, first, second], [grads], |[p, m, v], [g]| {
+            let m = beta1 * m + (1.0 - beta1) * g;
+            let v = beta2 * v + (1.0 - beta2) * (g * g);
+            [p - step * m / (v.sqrt() * inverse_root + epsilon), m, v]
+        });
+    });
+}
+
+/// `average += rate (params - average)`.
+pub(crate) fn average(average: &mut [f32], params: &[f32], rate: f32) {
+    vectorised(|| map([average], [params], |[a], [p]| [a + rate * (p - a)]));
 }

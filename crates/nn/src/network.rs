@@ -2,7 +2,10 @@
 
 use crate::cache::{Cache, Chunk, ChunkPenalty, Cut, cut};
 use crate::gradients::{self, Inputs, Piece};
-use crate::spec::{Block, Linear, Norm};
+use crate::passes::Weights;
+use crate::penalty::Orientations;
+use crate::product::{Aligned, pack};
+use crate::spec::{Block, Linear};
 use crate::{NetworkSpec, NnError, ParamSlice, Pool, acting, passes, penalty};
 use coptidice_core::rng::Rng;
 use rand::distr::Distribution;
@@ -14,6 +17,7 @@ pub struct Network {
     spec: NetworkSpec,
     layout: Vec<ParamSlice>,
     blocks: Vec<Block>,
+    linears: Vec<Linear>,
     pieces: Vec<Piece>,
     parameters: usize,
 }
@@ -37,8 +41,9 @@ impl Network {
     pub fn new(spec: NetworkSpec) -> Result<Self, NnError> {
         let (blocks, layout) = spec.lay_out()?;
         let pieces = gradients::pieces(&blocks);
+        let linears = blocks.iter().flat_map(Block::linears).collect();
         let parameters = spec.parameter_count();
-        Ok(Self { spec, layout, blocks, pieces, parameters })
+        Ok(Self { spec, layout, blocks, linears, pieces, parameters })
     }
 
     /// What the network was built from.
@@ -75,20 +80,12 @@ impl Network {
                 };
             }
         };
-        for block in &self.blocks {
-            match block {
-                Block::Dense { linear, .. } => fill(linear),
-                Block::Residual { inner, outer, .. } => {
-                    fill(inner);
-                    fill(outer);
-                }
-            }
+        for linear in self.blocks.iter().flat_map(Block::linears) {
+            fill(&linear);
         }
         for block in &self.blocks {
-            if let Block::Dense { norm: Some(Norm { weight, .. }), .. }
-            | Block::Residual { norm: Norm { weight, .. }, .. } = block
-            {
-                params[*weight..][..block.width()].fill(1.0);
+            if let Some(norm) = block.norm() {
+                params[norm.weight..][..block.width()].fill(1.0);
             }
         }
         params
@@ -126,13 +123,22 @@ impl Network {
         pool: &Pool,
     ) -> &'c [f32] {
         self.check(params, x, batch, cache);
-        let Cache { chunks, output, .. } = cache;
+        let Cache { chunks, output, packed, .. } = cache;
         let output = &mut output[..batch * self.spec.output];
         let rows = Rows::new(batch, self.spec.input, self.spec.output);
-        rows.each(chunks, x, output, pool, &|chunk, count, x, out| {
-            passes::forward(&self.blocks, params, x, out, chunk, count);
+        pool.install(|| {
+            self.pack(params, packed, true, pool);
+            let weights = Weights { params, packed };
+            rows.each(chunks, x, output, pool, &|chunk, count, x, out| {
+                passes::forward(&self.blocks, weights, x, out, chunk, count);
+            });
         });
         output
+    }
+
+    /// Lays all weights out for forward (`transposed`) or backward passes.
+    fn pack(&self, params: &[f32], packed: &mut [Aligned], transposed: bool, pool: &Pool) {
+        pack_all(&self.linears, params, packed, transposed, pool);
     }
 
     /// The backward pass, after [`Network::forward`] with the same arguments. `d_out: [batch * output]` is the
@@ -163,12 +169,15 @@ impl Network {
             None => (&mut [], 0),
         };
         let rows = Rows::new(batch, self.spec.output, d_x_width);
+        let Cache { chunks, packed, .. } = cache;
         pool.install(|| {
-            rows.each(&mut cache.chunks, d_out, d_x, pool, &|chunk, count, d_out, d_x| {
-                passes::backward(&self.blocks, params, d_out, d_x, chunk, count);
+            self.pack(params, packed, false, pool);
+            let weights = Weights { params, packed };
+            rows.each(chunks, d_out, d_x, pool, &|chunk, count, d_out, d_x| {
+                passes::backward(&self.blocks, weights, d_out, d_x, chunk, count, false);
             });
             let inputs = Inputs::Batch { x, rows: rows.cut.rows, width: self.spec.input };
-            let chunks = &cache.chunks[..rows.cut.chunks];
+            let chunks = &chunks[..rows.cut.chunks];
             gradients::add_gradients(&self.blocks, &self.pieces, chunks, inputs, grads, pool);
         });
     }
@@ -198,15 +207,18 @@ impl Network {
     ) -> Penalty {
         self.check(params, x, batch, cache);
         assert_eq!(grads.len(), self.parameters, "gradients of another network");
-        let Cache { chunks, input_gradient, .. } = cache;
+        let Cache { chunks, input_gradient, packed, packed_too, .. } = cache;
         let input_gradient = &mut input_gradient[..batch * self.spec.input];
         // One over the batch belongs to the mean.
         let scale = 2.0 * coefficient / batch as f32;
         let width = self.spec.input;
         let rows = Rows::new(batch, width, width);
         pool.install(|| {
+            self.pack(params, packed, true, pool);
+            self.pack(params, packed_too, false, pool);
+            let packed = Orientations { forward: packed, backward: packed_too };
             rows.each(chunks, x, input_gradient, pool, &|chunk, count, x, gradient| {
-                penalty::chunk_pass(&self.blocks, params, x, gradient, chunk, count, bound, scale);
+                penalty::chunk_pass(&self.blocks, params, packed, x, gradient, chunk, count, bound, scale);
             });
             let chunks = &chunks[..rows.cut.chunks];
             gradients::add_gradients(&self.blocks, &self.pieces, chunks, Inputs::Tangent, grads, pool);
@@ -233,6 +245,25 @@ impl Network {
         assert_eq!(x.len(), self.spec.input, "x must be [input]");
         assert_eq!(out.len(), self.spec.output, "out must be [output]");
         acting::forward_one(&self.blocks, params, x, out, scratch);
+    }
+}
+
+fn pack_all(linears: &[Linear], params: &[f32], packed: &mut [Aligned], transposed: bool, pool: &Pool) {
+    match (linears, &mut *packed) {
+        ([linear], [packed]) => {
+            let Linear { input, output, weight, .. } = *linear;
+            let weights = &params[weight..][..input * output];
+            pack(packed.as_mut_slice(), weights, output, input, transposed);
+        }
+        ([], _) => {}
+        _ => {
+            let (left, right) = linears.split_at(linears.len() / 2);
+            let (left_packed, right_packed) = packed.split_at_mut(left.len());
+            pool.join(
+                || pack_all(left, params, left_packed, transposed, pool),
+                || pack_all(right, params, right_packed, transposed, pool),
+            );
+        }
     }
 }
 

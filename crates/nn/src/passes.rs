@@ -1,153 +1,142 @@
 //! The passes of one chunk of rows through all blocks, on one thread.
 
-use crate::cache::{Buffers, Chunk};
-use crate::kernels::{self, NormState, NormSums, NormTangentInputs};
-use crate::product::{View, multiply};
+use crate::Activation;
+use crate::cache::{Buffers, Chunk, Sums};
+use crate::kernels::{self, NormForward, NormParams, NormState, NormSums, NormTangents};
+use crate::product::{Aligned, multiply};
 use crate::spec::{Block, Linear};
 
-impl Linear {
-    fn weight_view<'p>(&self, params: &'p [f32]) -> View<'p> {
-        let weight = &params[self.weight..][..self.input * self.output];
-        View::row_major(weight, self.output, self.input, self.input)
-    }
+/// Parameters, and the weights of each affine map as laid out for the pass: transposed for the forward passes, as
+/// they are for the backward passes.
+#[derive(Clone, Copy)]
+pub(crate) struct Weights<'a> {
+    pub(crate) params: &'a [f32],
+    pub(crate) packed: &'a [Aligned],
+}
 
-    fn bias_of<'p>(&self, params: &'p [f32]) -> &'p [f32] {
+impl Linear {
+    pub(crate) fn bias_of<'p>(&self, params: &'p [f32]) -> &'p [f32] {
         &params[self.bias..][..self.output]
     }
 
     /// `out = x W^T`, `x: [rows, input]`.
-    fn apply(&self, params: &[f32], x: &[f32], out: &mut [f32], rows: usize) {
-        let x = View::row_major(x, rows, self.input, self.input);
-        multiply(&mut out[..rows * self.output], x, self.weight_view(params).transposed(), false);
+    fn apply(&self, weights: Weights<'_>, x: &[f32], out: &mut [f32], rows: usize) {
+        let packed = weights.packed[self.index].as_slice();
+        multiply(&mut out[..rows * self.output], x, packed, rows, self.input, self.output, false);
     }
 
     /// `d_x = d_z W` or `d_x += d_z W`.
-    fn pull_back(&self, params: &[f32], d_z: &[f32], d_x: &mut [f32], rows: usize, accumulate: bool) {
-        let d_z = View::row_major(d_z, rows, self.output, self.output);
-        multiply(&mut d_x[..rows * self.input], d_z, self.weight_view(params), accumulate);
+    fn pull_back(&self, weights: Weights<'_>, d_z: &[f32], d_x: &mut [f32], rows: usize, accumulate: bool) {
+        let packed = weights.packed[self.index].as_slice();
+        multiply(&mut d_x[..rows * self.input], d_z, packed, rows, self.output, self.input, accumulate);
     }
+}
+
+/// The vectors of a normalised block.
+pub(crate) fn norm_params<'p>(block: &Block, params: &'p [f32]) -> Option<NormParams<'p>> {
+    let (Block::Dense { linear, .. } | Block::Residual { outer: linear, .. }) = block;
+    block.norm().map(|norm| NormParams {
+        bias: linear.bias_of(params),
+        gain: &params[norm.weight..][..linear.output],
+        shift: &params[norm.bias..][..linear.output],
+    })
+}
+
+fn norm_sums(sums: &mut Sums) -> NormSums<'_> {
+    NormSums { bias: &mut sums.bias, gain: &mut sums.gain, shift: &mut sums.shift }
 }
 
 /// The forward pass: `x: [rows, input]`, `out: [rows, output]`.
 pub(crate) fn forward(
     blocks: &[Block],
-    params: &[f32],
+    weights: Weights<'_>,
     x: &[f32],
     out: &mut [f32],
     chunk: &mut Chunk,
     rows: usize,
 ) {
     chunk.rows = rows;
+    let params = weights.params;
     let last = blocks.len() - 1;
     for (index, block) in blocks.iter().enumerate() {
         let (before, rest) = chunk.layers.split_at_mut(index);
         let x = before.last().map_or(x, |layer| &layer.forward.output);
         let buffers = &mut rest[0].forward;
         let len = rows * block.width();
-        let mut normalised = &mut buffers.normalised[..];
-        if !normalised.is_empty() {
-            normalised = &mut normalised[..len];
-        }
-        let state = NormState { normalised, inverse_std: &mut buffers.inverse_std };
-        match block {
-            Block::Dense { linear, norm: None, activation } => {
-                let output = if index == last { &mut *out } else { &mut buffers.output[..len] };
-                linear.apply(params, x, output, rows);
-                kernels::bias_activation(output, linear.bias_of(params), *activation);
+        let output = if index == last { &mut *out } else { &mut buffers.output[..len] };
+        let (skip, bias) = match block {
+            Block::Dense { linear, .. } => {
+                linear.apply(weights, x, output, rows);
+                (None, linear.bias_of(params))
             }
-            Block::Dense { linear, norm: Some(norm), activation } => {
-                let output = &mut buffers.output[..len];
-                linear.apply(params, x, output, rows);
-                let (gain, shift) =
-                    (&params[norm.weight..][..linear.output], &params[norm.bias..][..linear.output]);
-                let bias = linear.bias_of(params);
-                kernels::bias_norm_activation(output, state, None, bias, gain, shift, *activation);
-            }
-            Block::Residual { inner, outer, norm } => {
+            Block::Residual { inner, outer, .. } => {
                 let hidden = &mut buffers.hidden[..rows * inner.output];
-                inner.apply(params, x, hidden, rows);
-                kernels::bias_activation(hidden, inner.bias_of(params), crate::Activation::Relu);
-                let output = &mut buffers.output[..len];
-                outer.apply(params, hidden, output, rows);
-                let (gain, shift) =
-                    (&params[norm.weight..][..outer.output], &params[norm.bias..][..outer.output]);
-                let bias = outer.bias_of(params);
-                kernels::bias_norm_activation(
-                    output,
-                    state,
-                    Some(x),
-                    bias,
-                    gain,
-                    shift,
-                    crate::Activation::Identity,
-                );
+                inner.apply(weights, x, hidden, rows);
+                kernels::bias_activation(hidden, inner.bias_of(params), Activation::Relu);
+                outer.apply(weights, hidden, output, rows);
+                (Some(x), outer.bias_of(params))
+            }
+        };
+        match norm_params(block, params) {
+            None => kernels::bias_activation(output, bias, block.activation()),
+            Some(norm) => {
+                let normalised = &mut buffers.normalised[..len];
+                let state = NormState { normalised, inverse_std: &mut buffers.inverse_std };
+                kernels::bias_norm_activation(output, state, skip, norm, block.activation());
             }
         }
     }
 }
 
 /// The backward pass from `d_out: [rows, output]`; fills every block's adjoints and row sums, and writes
-/// `d_x: [rows, input]` if that is not empty.
+/// `d_x: [rows, input]` if that is not empty. With `keep`, the derivatives with respect to the blocks' outputs are kept
+/// for the tangent passes.
 pub(crate) fn backward(
     blocks: &[Block],
-    params: &[f32],
+    weights: Weights<'_>,
     d_out: &[f32],
     d_x: &mut [f32],
     chunk: &mut Chunk,
     rows: usize,
+    keep: bool,
 ) {
     let last = blocks.len() - 1;
     for (index, block) in blocks.iter().enumerate().rev() {
         let (before, rest) = chunk.layers.split_at_mut(index);
-        let Buffers { forward, adjoint, sums, .. } = &mut rest[0];
+        let Buffers { forward, adjoint, d_output, sums, .. } = &mut rest[0];
         let len = rows * block.width();
         sums.clear();
-        let d_output = if index == last { d_out } else { &adjoint.output[..len] };
-        let d_linear = &mut adjoint.linear[..len];
-        match block {
-            Block::Dense { norm: None, .. } if index == last => {
-                d_linear.copy_from_slice(d_output);
-                kernels::add_rows(&mut sums.bias, d_linear);
+        let d = &mut adjoint.linear[..len];
+        if index == last {
+            d.copy_from_slice(d_out);
+        }
+        if keep {
+            d_output[..len].copy_from_slice(d);
+        }
+        match (norm_params(block, weights.params), block.activation()) {
+            (Some(norm), activation) => {
+                kernels::norm_adjoint(d, forward.of(norm.gain), norm_sums(sums), activation);
             }
-            Block::Dense { norm: None, activation, .. } => {
-                let output = &forward.output[..len];
-                kernels::activation_adjoint(d_linear, d_output, output, &mut sums.bias, *activation);
-            }
-            Block::Dense { norm: Some(norm), .. } | Block::Residual { norm, .. } => {
-                let activation = match block {
-                    Block::Dense { activation, .. } => *activation,
-                    Block::Residual { .. } => crate::Activation::Identity,
-                };
-                kernels::norm_adjoint(
-                    d_linear,
-                    d_output,
-                    &forward.output,
-                    &forward.normalised,
-                    &forward.inverse_std,
-                    &params[norm.weight..][..block.width()],
-                    NormSums { bias: &mut sums.bias, gain: &mut sums.gain, shift: &mut sums.shift },
-                    activation,
-                );
-            }
+            (None, Activation::Identity) => kernels::add_rows(&mut sums.bias, d),
+            (None, activation) => kernels::activation_adjoint(d, &forward.output, &mut sums.bias, activation),
         }
         let d_x = match before.last_mut() {
-            Some(layer) => &mut layer.adjoint.output[..],
+            Some(layer) => &mut layer.adjoint.linear[..],
             None => &mut *d_x,
         };
         match block {
             Block::Dense { linear, .. } => {
                 if !d_x.is_empty() {
-                    linear.pull_back(params, d_linear, d_x, rows, false);
+                    linear.pull_back(weights, d, d_x, rows, false);
                 }
             }
             Block::Residual { inner, outer, .. } => {
                 let d_hidden = &mut adjoint.hidden[..rows * inner.output];
-                outer.pull_back(params, d_linear, d_hidden, rows, false);
-                kernels::relu_mask(d_hidden, &forward.hidden);
-                kernels::add_rows(&mut sums.inner_bias, d_hidden);
+                outer.pull_back(weights, d, d_hidden, rows, false);
+                kernels::relu_adjoint(d_hidden, &forward.hidden, &mut sums.inner_bias);
                 if !d_x.is_empty() {
-                    d_x[..len].copy_from_slice(d_linear);
-                    inner.pull_back(params, d_hidden, d_x, rows, true);
+                    d_x[..len].copy_from_slice(d);
+                    inner.pull_back(weights, d_hidden, d_x, rows, true);
                 }
             }
         }
@@ -155,7 +144,7 @@ pub(crate) fn backward(
 }
 
 /// The forward tangent along `chunk.t_x`, on the chunk's (gathered) rows.
-pub(crate) fn tangent_forward(blocks: &[Block], params: &[f32], chunk: &mut Chunk) {
+pub(crate) fn tangent_forward(blocks: &[Block], weights: Weights<'_>, chunk: &mut Chunk) {
     let rows = chunk.rows;
     // The tangent of the last affine map has no part in the gradient.
     for (index, block) in blocks[..blocks.len() - 1].iter().enumerate() {
@@ -164,32 +153,24 @@ pub(crate) fn tangent_forward(blocks: &[Block], params: &[f32], chunk: &mut Chun
         let Buffers { forward, tangent, .. } = &mut rest[0];
         let len = rows * block.width();
         let t_output = &mut tangent.output[..len];
-        let (norm, activation) = match block {
-            Block::Dense { linear, norm, activation } => {
-                linear.apply(params, t_x, t_output, rows);
-                (*norm, *activation)
-            }
-            Block::Residual { inner, outer, norm } => {
+        match block {
+            Block::Dense { linear, .. } => linear.apply(weights, t_x, t_output, rows),
+            Block::Residual { inner, outer, .. } => {
                 let t_hidden = &mut tangent.hidden[..rows * inner.output];
-                inner.apply(params, t_x, t_hidden, rows);
-                kernels::relu_mask(t_hidden, &forward.hidden);
-                outer.apply(params, t_hidden, t_output, rows);
-                for (t, skip) in t_output.iter_mut().zip(t_x) {
-                    *t += skip;
-                }
-                (Some(*norm), crate::Activation::Identity)
+                inner.apply(weights, t_x, t_hidden, rows);
+                kernels::activation_tangent(t_hidden, &forward.hidden, Activation::Relu);
+                outer.apply(weights, t_hidden, t_output, rows);
+                kernels::add(t_output, &t_x[..len]);
             }
-        };
-        match norm {
+        }
+        let activation = block.activation();
+        match norm_params(block, weights.params) {
             None => kernels::activation_tangent(t_output, &forward.output, activation),
             Some(norm) => kernels::norm_tangent(
                 t_output,
                 &mut tangent.normalised,
                 &mut tangent.ratio,
-                &forward.output,
-                &forward.normalised,
-                &forward.inverse_std,
-                &params[norm.weight..][..block.width()],
+                forward.of(norm.gain),
                 activation,
             ),
         }
@@ -198,68 +179,72 @@ pub(crate) fn tangent_forward(blocks: &[Block], params: &[f32], chunk: &mut Chun
 
 /// The tangent of the backward pass. The adjoint of the output is constant, so its tangent is zero and the pass
 /// starts below the last affine map; its bias has no part.
-pub(crate) fn tangent_backward(blocks: &[Block], params: &[f32], chunk: &mut Chunk) {
+pub(crate) fn tangent_backward(blocks: &[Block], weights: Weights<'_>, chunk: &mut Chunk) {
     let rows = chunk.rows;
-    for layer in &mut chunk.layers {
-        layer.sums.clear();
-    }
     let last = blocks.len() - 1;
+    chunk.layers[last].sums.clear();
     for (index, block) in blocks[..last].iter().enumerate().rev() {
         let (before, rest) = chunk.layers.split_at_mut(index);
-        let Buffers { forward, adjoint, tangent, sums } = &mut rest[0];
+        let Buffers { forward, adjoint, d_output, tangent, sums } = &mut rest[0];
         let len = rows * block.width();
+        sums.clear();
+        let t_d = &mut tangent.adjoint.linear[..len];
         if index + 1 == last {
-            tangent.adjoint.output[..len].fill(0.0);
+            t_d.fill(0.0);
         }
-        let t_d_linear = &mut tangent.adjoint.linear[..len];
-        match block {
-            Block::Dense { norm: None, activation, .. } => kernels::activation_adjoint_tangent(
-                t_d_linear,
-                &tangent.adjoint.output,
-                &adjoint.output,
+        let activation = block.activation();
+        match norm_params(block, weights.params) {
+            None => kernels::activation_adjoint_tangent(
+                t_d,
+                d_output,
                 &forward.output,
                 &tangent.output,
                 &mut sums.bias,
-                *activation,
+                activation,
             ),
-            Block::Dense { norm: Some(norm), .. } | Block::Residual { norm, .. } => {
-                let activation = match block {
-                    Block::Dense { activation, .. } => *activation,
-                    Block::Residual { .. } => crate::Activation::Identity,
-                };
-                let inputs = NormTangentInputs {
-                    t_d_output: &tangent.adjoint.output,
-                    d_output: &adjoint.output,
+            Some(norm) => {
+                let tangents = NormTangents {
+                    d_output,
                     d_linear: &adjoint.linear,
-                    output: &forward.output,
                     t_output: &tangent.output,
-                    normalised: &forward.normalised,
                     t_normalised: &tangent.normalised,
-                    inverse_std: &forward.inverse_std,
                     t_ratio: &tangent.ratio,
-                    gain: &params[norm.weight..][..block.width()],
                 };
-                let sums = NormSums { bias: &mut sums.bias, gain: &mut sums.gain, shift: &mut sums.shift };
-                kernels::norm_adjoint_tangent(t_d_linear, &inputs, sums, activation);
+                let forward = forward.of(norm.gain);
+                kernels::norm_adjoint_tangent(
+                    t_d,
+                    forward,
+                    &tangents,
+                    norm_sums(sums),
+                    &mut chunk.row,
+                    activation,
+                );
             }
         }
-        let t_d_x = before.last_mut().map(|layer| &mut layer.tangent.adjoint.output);
+        let t_d_x = before.last_mut().map(|layer| &mut layer.tangent.adjoint.linear);
         match block {
             Block::Dense { linear, .. } => {
                 if let Some(t_d_x) = t_d_x {
-                    linear.pull_back(params, t_d_linear, t_d_x, rows, false);
+                    linear.pull_back(weights, t_d, t_d_x, rows, false);
                 }
             }
             Block::Residual { inner, outer, .. } => {
                 let t_d_hidden = &mut tangent.adjoint.hidden[..rows * inner.output];
-                outer.pull_back(params, t_d_linear, t_d_hidden, rows, false);
-                kernels::relu_mask(t_d_hidden, &forward.hidden);
-                kernels::add_rows(&mut sums.inner_bias, t_d_hidden);
+                outer.pull_back(weights, t_d, t_d_hidden, rows, false);
+                kernels::relu_adjoint(t_d_hidden, &forward.hidden, &mut sums.inner_bias);
                 if let Some(t_d_x) = t_d_x {
-                    t_d_x[..len].copy_from_slice(t_d_linear);
-                    inner.pull_back(params, t_d_hidden, t_d_x, rows, true);
+                    t_d_x[..len].copy_from_slice(t_d);
+                    inner.pull_back(weights, t_d_hidden, t_d_x, rows, true);
                 }
             }
         }
+    }
+}
+
+impl crate::cache::Forward {
+    /// What the adjoints of a normalised block read.
+    fn of<'a>(&'a self, gain: &'a [f32]) -> NormForward<'a> {
+        let (output, normalised, inverse_std) = (&self.output, &self.normalised, &self.inverse_std);
+        NormForward { output, normalised, inverse_std, gain }
     }
 }

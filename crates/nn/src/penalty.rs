@@ -2,13 +2,23 @@
 
 use crate::cache::{Buffers, Chunk, ChunkPenalty};
 use crate::passes;
+use crate::passes::Weights;
+use crate::product::Aligned;
 use crate::spec::Block;
+
+/// The weights as the forward passes and as the backward passes take them.
+#[derive(Clone, Copy)]
+pub(crate) struct Orientations<'a> {
+    pub(crate) forward: &'a [Aligned],
+    pub(crate) backward: &'a [Aligned],
+}
 
 /// Leaves in the chunk the rows over the bound (all buffers gathered, in order) with their tangents, and its part
 /// of the penalty. `gradient: [rows, input]` receives the derivatives of the summed outputs.
 pub(crate) fn chunk_pass(
     blocks: &[Block],
     params: &[f32],
+    packed: Orientations<'_>,
     x: &[f32],
     gradient: &mut [f32],
     chunk: &mut Chunk,
@@ -16,14 +26,16 @@ pub(crate) fn chunk_pass(
     bound: f32,
     scale: f32,
 ) {
+    let forward = Weights { params, packed: packed.forward };
+    let backward = Weights { params, packed: packed.backward };
     let width = x.len() / rows;
     let last = blocks.len() - 1;
     let outputs = rows * blocks[last].width();
-    // The last block's adjoint buffers serve as the (unused) outputs and as the ones that start the backward pass.
+    // The last block's buffer receives the outputs, which are not needed, then the ones that start the backward pass.
     let mut out = std::mem::take(&mut chunk.layers[last].forward.output);
-    passes::forward(blocks, params, x, &mut out[..outputs], chunk, rows);
+    passes::forward(blocks, forward, x, &mut out[..outputs], chunk, rows);
     out[..outputs].fill(1.0);
-    passes::backward(blocks, params, &out[..outputs], gradient, chunk, rows);
+    passes::backward(blocks, backward, &out[..outputs], gradient, chunk, rows, true);
     chunk.layers[last].forward.output = out;
 
     let mut totals = ChunkPenalty::default();
@@ -49,8 +61,8 @@ pub(crate) fn chunk_pass(
     chunk.penalty = totals;
     chunk.rows = kept;
     if kept > 0 {
-        passes::tangent_forward(blocks, params, chunk);
-        passes::tangent_backward(blocks, params, chunk);
+        passes::tangent_forward(blocks, forward, chunk);
+        passes::tangent_backward(blocks, backward, chunk);
     }
 }
 
@@ -61,13 +73,13 @@ fn move_row(layer: &mut Buffers, block: &Block, from: usize, to: usize) {
     }
     let (width, hidden) = (block.width(), block.hidden());
     let norm = if block.has_norm() { width } else { 0 };
-    let (forward, adjoint) = (&mut layer.forward, &mut layer.adjoint);
+    let Buffers { forward, adjoint, d_output, .. } = layer;
     for (buffer, width) in [
         (&mut forward.output, width),
         (&mut forward.normalised, norm),
         (&mut forward.inverse_std, norm.min(1)),
         (&mut forward.hidden, hidden),
-        (&mut adjoint.output, width),
+        (d_output, width),
         (&mut adjoint.linear, width),
         (&mut adjoint.hidden, hidden),
     ] {

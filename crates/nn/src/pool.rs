@@ -1,7 +1,7 @@
 //! Threads. Work is split at boundaries that depend on shapes alone; a pool only decides who does which part, so
 //! results are the same bits for any number of threads.
 
-use crate::NnError;
+use crate::{NnError, product};
 
 /// A fixed set of threads, separate from any other pool of the process.
 ///
@@ -30,6 +30,8 @@ impl Pool {
                 .thread_name(|index| format!("nn-{index}"))
                 .build()
                 .map_err(|error| NnError::Threads { threads, reason: error.to_string() })?;
+            // Nothing is left to allocate in the first step.
+            built.broadcast(|_| product::prepare_thread());
             Some(built)
         };
         Ok(Self { threads, pool })

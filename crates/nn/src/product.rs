@@ -1,74 +1,584 @@
-//! Matrix products, the one place that knows the `gemm` crate.
+//! Matrix products, for the shapes a network has. One thread does one product; callers cut them up.
+//!
+//! A product `C = A B` runs over blocks of at most [`DEPTH`] terms. Within a block, `B` stands in *panels* as wide
+//! as two vector registers, `A` in *tiles* of as many rows as the accumulators allow; the innermost kernel adds
+//! the product of a tile and a panel to a part of `C` that stays in registers. Each element of `C` is therefore
+//! summed in an order that depends on the number of terms alone, not on how rows are shared among threads.
+//!
+//! Why not a library: those at hand lay the right side out again in every call and allocate for it, while a network's weights
+//! serve all rows of a batch, whatever pieces it is cut in; and none has a way to half-precision products. The kernel
+//! is written once over `pulp`'s vectors, compiled for each instruction set, and chosen at run time.
 
-/// A strided view of a matrix inside a slice.
-#[derive(Clone, Copy)]
-pub(crate) struct View<'a> {
-    data: &'a [f32],
+use bytemuck::{Pod, Zeroable};
+use pulp::{Arch, Simd, WithSimd};
+use std::cell::RefCell;
+
+/// Most terms of a block: a panel of that depth fits the first-level cache.
+pub(crate) const DEPTH: usize = 256;
+/// Most rows of a block of `A`: a multiple of every tile's rows, and with [`DEPTH`] terms half of a small
+/// second-level cache.
+const ROWS: usize = 264;
+/// The widest panel of any instruction set; buffers for panels are padded to it.
+const WIDEST: usize = 32;
+/// The largest tile times the widest panel.
+const LARGEST_TILE: usize = 12 * WIDEST;
+
+/// Sixteen values that start on a cache line.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Line([f32; 16]);
+
+/// A zeroed buffer that starts on a cache line. Its pages are touched when first used.
+#[derive(Debug)]
+pub(crate) struct Aligned(Vec<Line>);
+
+impl Aligned {
+    pub(crate) fn zeroed(len: usize) -> Self {
+        Self(bytemuck::zeroed_vec(len.div_ceil(16)))
+    }
+
+    pub(crate) fn as_slice(&self) -> &[f32] {
+        bytemuck::cast_slice(&self.0)
+    }
+
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [f32] {
+        bytemuck::cast_slice_mut(&mut self.0)
+    }
+}
+
+/// Where a thread gathers its tiles, a panel, and results at the edge of a matrix.
+struct Scratch {
+    tiles: Aligned,
+    panel: Aligned,
+    edge: Aligned,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch {
+        tiles: Aligned::zeroed(ROWS * DEPTH),
+        panel: Aligned::zeroed(WIDEST * DEPTH),
+        edge: Aligned::zeroed(LARGEST_TILE),
+    });
+}
+
+/// Makes this thread's scratch, which is otherwise made by its first product.
+pub(crate) fn prepare_thread() {
+    SCRATCH.with_borrow(|_| ());
+}
+
+/// Terms of each block of a product but the last: blocks of about equal size.
+fn block_of(depth: usize) -> usize {
+    depth.div_ceil(depth.div_ceil(DEPTH))
+}
+
+/// Room for a `[depth, width]` matrix in panels.
+pub(crate) fn packed_len(depth: usize, width: usize) -> usize {
+    depth * width.next_multiple_of(WIDEST)
+}
+
+/// Lays the weights `[output, input]` out in panels, as the right side of [`multiply`]: transposed
+/// (`depth = input`, for `x W^T`) or as they are (`depth = output`, for `d W`).
+pub(crate) fn pack(packed: &mut [f32], weights: &[f32], output: usize, input: usize, transposed: bool) {
+    assert_eq!(weights.len(), output * input);
+    Arch::new().dispatch(Pack { packed, weights, output, input, transposed });
+}
+
+/// `out = x B` or `out += x B`; `x: [rows, depth]`, `out: [rows, width]`, `B` from [`pack`].
+pub(crate) fn multiply(
+    out: &mut [f32],
+    x: &[f32],
+    packed: &[f32],
     rows: usize,
-    columns: usize,
-    row_stride: usize,
-    column_stride: usize,
+    depth: usize,
+    width: usize,
+    accumulate: bool,
+) {
+    assert_eq!(out.len(), rows * width);
+    assert!(x.len() >= rows * depth && depth > 0);
+    SCRATCH.with_borrow_mut(|scratch| {
+        Arch::new().dispatch(Multiply { out, x, packed, rows, depth, width, accumulate, scratch });
+    });
 }
 
-impl<'a> View<'a> {
-    /// `[rows, columns]`, row-major, rows `stride` apart.
-    pub(crate) fn row_major(data: &'a [f32], rows: usize, columns: usize, stride: usize) -> Self {
-        assert!(columns <= stride);
-        assert!(rows == 0 || columns == 0 || (rows - 1) * stride + columns <= data.len());
-        Self { data, rows, columns, row_stride: stride, column_stride: 1 }
-    }
+/// `out += d^T x`, the gradient of weights: `d: [depth, rows]` with its rows `stride` apart, `x: [depth, width]`,
+/// `out: [rows, width]`.
+pub(crate) fn add_outer(
+    out: &mut [f32],
+    d: &[f32],
+    x: &[f32],
+    depth: usize,
+    rows: usize,
+    stride: usize,
+    width: usize,
+) {
+    assert_eq!(out.len(), rows * width);
+    assert!(
+        depth > 0 && rows <= stride && d.len() >= (depth - 1) * stride + rows && x.len() >= depth * width
+    );
+    SCRATCH.with_borrow_mut(|scratch| {
+        Arch::new().dispatch(AddOuter { out, d, x, depth, rows, stride, width, scratch });
+    });
+}
 
-    /// The transpose, without moving anything.
-    pub(crate) fn transposed(self) -> Self {
-        Self {
-            rows: self.columns,
-            columns: self.rows,
-            row_stride: self.column_stride,
-            column_stride: self.row_stride,
-            ..self
+/// Calls `$run::<S, rows of a tile, registers of a panel's width>` with as large a tile as the registers hold.
+macro_rules! with_tile {
+    ($simd:ident, $run:ident, $argument:expr) => {
+        match S::F32_LANES {
+            16 => $run::<S, 12, 2>($simd, $argument),
+            8 => $run::<S, 6, 2>($simd, $argument),
+            4 => $run::<S, 8, 2>($simd, $argument),
+            _ => $run::<S, 2, 4>($simd, $argument),
+        }
+    };
+}
+
+struct Pack<'a> {
+    packed: &'a mut [f32],
+    weights: &'a [f32],
+    output: usize,
+    input: usize,
+    transposed: bool,
+}
+
+impl WithSimd for Pack<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        with_tile!(simd, run_pack, self);
+    }
+}
+
+#[inline(always)]
+fn run_pack<S: Simd, const TILE: usize, const VECTORS: usize>(_simd: S, task: Pack<'_>) {
+    let Pack { packed, weights, output, input, transposed } = task;
+    let panel = VECTORS * S::F32_LANES;
+    let (depth, width) = if transposed { (input, output) } else { (output, input) };
+    let padded = width.next_multiple_of(panel);
+    for from in (0..depth).step_by(block_of(depth)) {
+        let terms = block_of(depth).min(depth - from);
+        for first in (0..width).step_by(panel) {
+            let columns = panel.min(width - first);
+            let target = &mut packed[from * padded + first * terms..][..terms * panel];
+            if columns < panel {
+                target.fill(0.0);
+            }
+            if transposed {
+                for column in 0..columns {
+                    let source = &weights[(first + column) * input + from..][..terms];
+                    for (row, &weight) in target.chunks_exact_mut(panel).zip(source) {
+                        row[column] = weight;
+                    }
+                }
+            } else {
+                for (term, row) in target.chunks_exact_mut(panel).enumerate() {
+                    let source = &weights[(from + term) * input + first..][..columns];
+                    row[..columns].copy_from_slice(source);
+                }
+            }
         }
     }
 }
 
-/// `out = a b` or, if `accumulate`, `out += a b`; `out` is `[a.rows, b.columns]`, row-major and contiguous.
-/// Runs on the calling thread.
-pub(crate) fn multiply(out: &mut [f32], a: View<'_>, b: View<'_>, accumulate: bool) {
-    assert_eq!(a.columns, b.rows);
-    assert_eq!(out.len(), a.rows * b.columns);
-    if out.is_empty() {
-        return;
+struct Multiply<'a> {
+    out: &'a mut [f32],
+    x: &'a [f32],
+    packed: &'a [f32],
+    rows: usize,
+    depth: usize,
+    width: usize,
+    accumulate: bool,
+    scratch: &'a mut Scratch,
+}
+
+impl WithSimd for Multiply<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        with_tile!(simd, run_multiply, self);
     }
-    if a.columns == 0 {
-        if !accumulate {
-            out.fill(0.0);
+}
+
+#[inline(always)]
+fn run_multiply<S: Simd, const TILE: usize, const VECTORS: usize>(simd: S, task: Multiply<'_>) {
+    let Multiply { out, x, packed, rows, depth, width, accumulate, scratch } = task;
+    let panel = VECTORS * S::F32_LANES;
+    let padded = width.next_multiple_of(panel);
+    let tiles = scratch.tiles.as_mut_slice();
+    for top in (0..rows).step_by(ROWS) {
+        let block_rows = ROWS.min(rows - top);
+        let out = &mut out[top * width..][..block_rows * width];
+        for from in (0..depth).step_by(block_of(depth)) {
+            let terms = block_of(depth).min(depth - from);
+            for row in 0..block_rows {
+                let source = &x[(top + row) * depth + from..][..terms];
+                tiles[row * DEPTH..][..terms].copy_from_slice(source);
+            }
+            let add = accumulate || from > 0;
+            for first in (0..width).step_by(panel) {
+                let b = &packed[from * padded + first * terms..][..terms * panel];
+                let edge = scratch.edge.as_mut_slice();
+                times_panel::<S, TILE, VECTORS, false>(
+                    simd, out, tiles, b, edge, block_rows, terms, first, width, add,
+                );
+            }
         }
-        return;
     }
-    // SAFETY: `out` is exclusively borrowed, contiguous and of `a.rows * b.columns` elements (asserted above); every
-    // element of the views lies inside their slices (asserted at construction, transposing keeps the set of
-    // elements); strides and sides are below `isize::MAX` since they index slices.
-    #[allow(clippy::cast_possible_wrap)]
-    unsafe {
-        gemm::gemm(
-            a.rows,
-            b.columns,
-            a.columns,
-            out.as_mut_ptr(),
-            1,
-            b.columns as isize,
-            accumulate,
-            a.data.as_ptr(),
-            a.column_stride as isize,
-            a.row_stride as isize,
-            b.data.as_ptr(),
-            b.column_stride as isize,
-            b.row_stride as isize,
-            1.0,
-            1.0,
-            false,
-            false,
-            false,
-            gemm::Parallelism::None,
-        );
+}
+
+struct AddOuter<'a> {
+    out: &'a mut [f32],
+    d: &'a [f32],
+    x: &'a [f32],
+    depth: usize,
+    rows: usize,
+    stride: usize,
+    width: usize,
+    scratch: &'a mut Scratch,
+}
+
+impl WithSimd for AddOuter<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        with_tile!(simd, run_add_outer, self);
+    }
+}
+
+#[inline(always)]
+fn run_add_outer<S: Simd, const TILE: usize, const VECTORS: usize>(simd: S, task: AddOuter<'_>) {
+    let AddOuter { out, d, x, depth, rows, stride, width, scratch } = task;
+    let panel = VECTORS * S::F32_LANES;
+    let tiles = scratch.tiles.as_mut_slice();
+    let b = scratch.panel.as_mut_slice();
+    for top in (0..rows).step_by(ROWS) {
+        let block_rows = ROWS.min(rows - top);
+        let out = &mut out[top * width..][..block_rows * width];
+        for from in (0..depth).step_by(block_of(depth)) {
+            let terms = block_of(depth).min(depth - from);
+            for row in (0..block_rows).step_by(TILE) {
+                let tile_rows = TILE.min(block_rows - row);
+                let tile = &mut tiles[row * DEPTH..][..TILE * DEPTH];
+                for term in 0..terms {
+                    let source = &d[(from + term) * stride + top + row..][..tile_rows];
+                    tile[term * TILE..][..tile_rows].copy_from_slice(source);
+                }
+            }
+            for first in (0..width).step_by(panel) {
+                let columns = panel.min(width - first);
+                for term in 0..terms {
+                    let source = &x[(from + term) * width + first..][..columns];
+                    b[term * panel..][..columns].copy_from_slice(source);
+                }
+                let edge = scratch.edge.as_mut_slice();
+                times_panel::<S, TILE, VECTORS, true>(
+                    simd, out, tiles, b, edge, block_rows, terms, first, width, true,
+                );
+            }
+        }
+    }
+}
+
+/// Columns `first..` of a block of `out`, as many as the panel `b` is wide: all tiles of rows times the panel.
+#[inline(always)]
+fn times_panel<S: Simd, const TILE: usize, const VECTORS: usize, const TERM_MAJOR: bool>(
+    simd: S,
+    out: &mut [f32],
+    tiles: &[f32],
+    b: &[f32],
+    edge: &mut [f32],
+    rows: usize,
+    terms: usize,
+    first: usize,
+    width: usize,
+    add: bool,
+) {
+    let panel = VECTORS * S::F32_LANES;
+    let columns = panel.min(width - first);
+    assert!(b.len() >= terms * panel && terms <= DEPTH && edge.len() >= TILE * panel);
+    assert!(tiles.len() >= rows.next_multiple_of(TILE) * DEPTH && out.len() >= rows * width);
+    for row in (0..rows).step_by(TILE) {
+        let tile_rows = TILE.min(rows - row);
+        let tile = tiles[row * DEPTH..].as_ptr();
+        // Each tile fetches its share of the panel that follows.
+        let next =
+            b.as_ptr().wrapping_add(terms * panel + row / TILE * terms.div_ceil(PREFETCH_EVERY) * LINE);
+        if tile_rows == TILE && columns == panel {
+            let corner = out[row * width + first..].as_mut_ptr();
+            // SAFETY: the tile has TILE * DEPTH values and the panel terms * panel (asserted above); TILE rows of `panel`
+            // values, `width` apart, from `corner` on lie in `out`.
+            unsafe {
+                kernel::<S, TILE, VECTORS, TERM_MAJOR>(
+                    simd,
+                    terms,
+                    tile,
+                    b.as_ptr(),
+                    corner,
+                    width,
+                    add,
+                    next,
+                )
+            };
+            continue;
+        }
+        // SAFETY: as above, with the result in `edge`, which has TILE * panel values.
+        unsafe {
+            kernel::<S, TILE, VECTORS, TERM_MAJOR>(
+                simd,
+                terms,
+                tile,
+                b.as_ptr(),
+                edge.as_mut_ptr(),
+                panel,
+                false,
+                next,
+            );
+        }
+        for r in 0..tile_rows {
+            let target = &mut out[(row + r) * width + first..][..columns];
+            let source = &edge[r * panel..][..columns];
+            if add {
+                for (t, s) in target.iter_mut().zip(source) {
+                    *t += s;
+                }
+            } else {
+                target.copy_from_slice(source);
+            }
+        }
+    }
+}
+
+/// Terms between two prefetches.
+const PREFETCH_EVERY: usize = 8;
+/// Values on a cache line.
+const LINE: usize = 16;
+
+/// Asks for a cache line, into the first level or the second. A hint: any address is allowed.
+#[inline(always)]
+fn prefetch<const FIRST_LEVEL: bool>(address: *const f32) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing and never faults; SSE is part of x86-64.
+        unsafe {
+            if FIRST_LEVEL {
+                _mm_prefetch::<_MM_HINT_T0>(address.cast());
+            } else {
+                _mm_prefetch::<_MM_HINT_T1>(address.cast());
+            }
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+/// `c = tile panel` or `c += tile panel`, `c: [TILE, VECTORS registers]` with rows `stride` apart.
+///
+/// Meanwhile fetches the lines of `c`, and from `next` on one line for every eight terms.
+///
+/// # Safety
+/// `tile` must be readable for `TILE * DEPTH` values if row-major, `TILE * terms` if `TERM_MAJOR`, with
+/// `terms <= DEPTH`; `b` for `terms` times the panel's width; `c` readable and writable where it says.
+#[inline(always)]
+unsafe fn kernel<S: Simd, const TILE: usize, const VECTORS: usize, const TERM_MAJOR: bool>(
+    simd: S,
+    terms: usize,
+    tile: *const f32,
+    b: *const f32,
+    c: *mut f32,
+    stride: usize,
+    add: bool,
+    next: *const f32,
+) {
+    let lanes = S::F32_LANES;
+    let (row_step, term_step) = if TERM_MAJOR { (1, TILE) } else { (DEPTH, 1) };
+    let mut sums = [[simd.splat_f32s(0.0); VECTORS]; TILE];
+    for (line, from) in (0..terms).step_by(PREFETCH_EVERY).enumerate() {
+        if line < TILE {
+            prefetch::<true>(c.wrapping_add(line * stride));
+            prefetch::<true>(c.wrapping_add(line * stride + (VECTORS - 1) * lanes));
+        }
+        prefetch::<false>(next.wrapping_add(line * LINE));
+        for term in from..terms.min(from + PREFETCH_EVERY) {
+            let mut right = [simd.splat_f32s(0.0); VECTORS];
+            for v in 0..VECTORS {
+                // SAFETY: inside the panel, by the caller's contract.
+                right[v] = unsafe { b.add((term * VECTORS + v) * lanes).cast::<S::f32s>().read_unaligned() };
+            }
+            for r in 0..TILE {
+                // SAFETY: inside the tile, by the caller's contract.
+                let left = simd.splat_f32s(unsafe { *tile.add(term * term_step + r * row_step) });
+                for v in 0..VECTORS {
+                    sums[r][v] = simd.mul_add_e_f32s(left, right[v], sums[r][v]);
+                }
+            }
+        }
+    }
+    for r in 0..TILE {
+        for v in 0..VECTORS {
+            // SAFETY: inside `c`, by the caller's contract.
+            unsafe {
+                let target = c.add(r * stride + v * lanes).cast::<S::f32s>();
+                let sum = if add { simd.add_f32s(target.read_unaligned(), sums[r][v]) } else { sums[r][v] };
+                target.write_unaligned(sum);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(len: usize, seed: usize) -> Vec<f32> {
+        (0..len).map(|i| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.0 - 1.0).collect()
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Set {
+        Best,
+        Scalar,
+        #[cfg(target_arch = "x86_64")]
+        Avx2,
+    }
+
+    /// Every instruction set at hand.
+    const SETS: &[Set] = &[
+        Set::Best,
+        Set::Scalar,
+        #[cfg(target_arch = "x86_64")]
+        Set::Avx2,
+    ];
+
+    impl Set {
+        fn run<T: WithSimd<Output = ()>>(self, task: T) {
+            match self {
+                Self::Best => Arch::new().dispatch(task),
+                Self::Scalar => task.with_simd(pulp::Scalar),
+                #[cfg(target_arch = "x86_64")]
+                Self::Avx2 => match pulp::x86::V3::try_new() {
+                    Some(simd) => pulp::Simd::vectorize(simd, task),
+                    None => Arch::new().dispatch(task),
+                },
+            }
+        }
+    }
+
+    /// `[rows, columns]` of `sum_k a(i, k) b(k, j)` in `f64`.
+    fn plain(
+        rows: usize,
+        depth: usize,
+        columns: usize,
+        a: impl Fn(usize, usize) -> f32,
+        b: impl Fn(usize, usize) -> f32,
+    ) -> Vec<f64> {
+        let mut out = Vec::with_capacity(rows * columns);
+        for i in 0..rows {
+            for j in 0..columns {
+                out.push((0..depth).map(|k| f64::from(a(i, k)) * f64::from(b(k, j))).sum());
+            }
+        }
+        out
+    }
+
+    /// Terms are at most 1, so `depth` of them in `f32` err by at most `depth` times half the spacing at `depth`.
+    fn assert_close(got: &[f32], expected: &[f64], depth: usize, what: &str) {
+        let allowed = (depth * depth).max(16) as f64 * f64::from(f32::EPSILON);
+        for (index, (&g, &e)) in got.iter().zip(expected).enumerate() {
+            assert!((f64::from(g) - e).abs() <= allowed, "{what}: element {index} is {g}, not {e}");
+        }
+    }
+
+    const SHAPES: [(usize, usize, usize); 8] = [
+        (1, 1, 1),
+        (5, 3, 2),
+        (13, 14, 33),
+        (12, 256, 32),
+        (25, 257, 31),
+        (265, 20, 40),
+        (3, 600, 65),
+        (70, 64, 1),
+    ];
+
+    #[test]
+    fn products_with_packed_weights() {
+        for &set in SETS {
+            for (rows, depth, width) in SHAPES {
+                for transposed in [false, true] {
+                    let x = values(rows * depth, 1);
+                    let w = values(depth * width, 2);
+                    let (output, input) = if transposed { (width, depth) } else { (depth, width) };
+                    let mut packed = Aligned::zeroed(packed_len(depth, width));
+                    set.run(Pack { packed: packed.as_mut_slice(), weights: &w, output, input, transposed });
+                    let b = |k: usize, j: usize| if transposed { w[j * depth + k] } else { w[k * width + j] };
+                    let expected = plain(rows, depth, width, |i, k| x[i * depth + k], b);
+                    for accumulate in [false, true] {
+                        let mut out = vec![if accumulate { 1.0 } else { f32::NAN }; rows * width];
+                        SCRATCH.with_borrow_mut(|scratch| {
+                            let packed = packed.as_slice();
+                            set.run(Multiply {
+                                out: &mut out,
+                                x: &x,
+                                packed,
+                                rows,
+                                depth,
+                                width,
+                                accumulate,
+                                scratch,
+                            });
+                        });
+                        let expected: Vec<f64> =
+                            expected.iter().map(|e| e + if accumulate { 1.0 } else { 0.0 }).collect();
+                        assert_close(&out, &expected, depth, &format!("{set:?} {rows} {depth} {width}"));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn gradients_of_weights() {
+        for &set in SETS {
+            for (rows, depth, width) in SHAPES {
+                let stride = rows + 3;
+                let d = values(depth * stride, 3);
+                let x = values(depth * width, 4);
+                let mut out = vec![0.5; rows * width];
+                SCRATCH.with_borrow_mut(|scratch| {
+                    set.run(AddOuter {
+                        out: &mut out,
+                        d: &d[2..],
+                        x: &x,
+                        depth,
+                        rows,
+                        stride,
+                        width,
+                        scratch,
+                    });
+                });
+                let at = |i: usize, k: usize| d[2 + k * stride + i];
+                let expected = plain(rows, depth, width, at, |k, j| x[k * width + j]);
+                let expected: Vec<f64> = expected.iter().map(|e| e + 0.5).collect();
+                assert_close(&out, &expected, depth, &format!("{set:?} {rows} {depth} {width}"));
+            }
+        }
+    }
+
+    /// An element's sum does not depend on the rows that are computed with it.
+    #[test]
+    fn rows_do_not_see_each_other() {
+        let (rows, depth, width) = (50, 300, 70);
+        let x = values(rows * depth, 5);
+        let mut packed = Aligned::zeroed(packed_len(depth, width));
+        pack(packed.as_mut_slice(), &values(depth * width, 6), width, depth, true);
+        let mut together = vec![0.0; rows * width];
+        multiply(&mut together, &x, packed.as_slice(), rows, depth, width, false);
+        for row in 0..rows {
+            let mut alone = vec![0.0; width];
+            multiply(&mut alone, &x[row * depth..], packed.as_slice(), 1, depth, width, false);
+            assert_eq!(alone, &together[row * width..][..width]);
+        }
     }
 }

@@ -69,6 +69,8 @@ pub struct ParamSlice {
 /// An affine map's place in the flat vector.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Linear {
+    /// Its number among the network's affine maps.
+    pub(crate) index: usize,
     pub(crate) input: usize,
     pub(crate) output: usize,
     pub(crate) weight: usize,
@@ -106,8 +108,33 @@ impl Block {
         }
     }
 
+    /// The block's affine maps, in the order of the flat vector.
+    pub(crate) fn linears(&self) -> impl Iterator<Item = Linear> {
+        let (first, second) = match *self {
+            Self::Dense { linear, .. } => (linear, None),
+            Self::Residual { inner, outer, .. } => (inner, Some(outer)),
+        };
+        std::iter::once(first).chain(second)
+    }
+
+    /// The layer normalisation, if there is one.
+    pub(crate) fn norm(&self) -> Option<Norm> {
+        match *self {
+            Self::Dense { norm, .. } => norm,
+            Self::Residual { norm, .. } => Some(norm),
+        }
+    }
+
+    /// The function behind the (outer) affine map.
+    pub(crate) fn activation(&self) -> Activation {
+        match *self {
+            Self::Dense { activation, .. } => activation,
+            Self::Residual { .. } => Activation::Identity,
+        }
+    }
+
     pub(crate) fn has_norm(&self) -> bool {
-        !matches!(self, Self::Dense { norm: None, .. })
+        self.norm().is_some()
     }
 }
 
@@ -178,6 +205,7 @@ impl NetworkSpec {
 struct Layout {
     slices: Vec<ParamSlice>,
     end: usize,
+    linears: usize,
 }
 
 impl Layout {
@@ -195,7 +223,9 @@ impl Layout {
     fn linear(&mut self, name: &str, input: usize, output: usize) -> Result<Linear, NnError> {
         let weight = self.tensor(format!("{name}.weight"), vec![output, input])?;
         let bias = self.tensor(format!("{name}.bias"), vec![output])?;
-        Ok(Linear { input, output, weight, bias })
+        let index = self.linears;
+        self.linears += 1;
+        Ok(Linear { index, input, output, weight, bias })
     }
 
     fn norm(&mut self, name: &str, width: usize) -> Result<Norm, NnError> {
