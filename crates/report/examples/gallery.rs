@@ -5,9 +5,8 @@
 use coptidice_core::{CostLimit, EpisodeHorizon, LimitUnit, rng};
 use coptidice_report::metrics::{History, METRICS_FILE, MetricsLog};
 use coptidice_report::page::{
-    ActionSummary, CostReading, CostSummary, Curve, Curves, DataSummary, EvaluatedCost, Evaluation,
-    EvaluationRow, Evidence, LimitReading, Problem, Problems, Report, Reproduce, Section, Verdict,
-    WeightSummary,
+    ActionSummary, CostReading, CostSummary, Curves, DataSummary, EvaluatedCost, Evaluation, EvaluationRow,
+    Evidence, LimitReading, Problem, Problems, Report, Reproduce, Section, Verdict, WeightSummary,
 };
 use coptidice_report::svg::{
     Axis, Bar, BarChart, Chart, Disc, DiscKind, GridPanel, GridRow, LineChart, PanelGrid, PathGroup, PathMap,
@@ -53,17 +52,23 @@ fn record(noise: &mut Noise, run: &Path) -> Result<History, Box<dyn Error>> {
         let decay = (-6.0 * t).exp();
         let estimate = 0.078 + 0.2 * decay + noise.normal(0.0, 0.006);
         let values = [
-            ("cost_estimate", estimate),
-            ("cost_upper_bound", estimate + 0.012 + 0.1 * decay + noise.normal(0.0, 0.004).abs()),
-            ("lambda", 1.0 + 1.4 * (1.0 - decay) + noise.normal(0.0, 0.04)),
-            ("tau", 0.3 + 0.7 * decay + noise.normal(0.0, 0.01)),
-            ("kl", 0.01 + noise.normal(0.0, 0.0015)),
-            ("nu_loss", 3e4 * (-60.0 * t).exp() + 4.0 + 20.0 * decay + noise.normal(0.0, 1.0)),
+            ("cost/violation", estimate),
+            ("cost_bound/violation", estimate + 0.012 + 0.1 * decay + noise.normal(0.0, 0.004).abs()),
+            ("lambda/violation", 1.0 + 1.4 * (1.0 - decay) + noise.normal(0.0, 0.04)),
+            ("tau/violation", 0.3 + 0.7 * decay + noise.normal(0.0, 0.01)),
+            ("kl/violation", 0.01 + noise.normal(0.0, 0.0015)),
+            ("loss/nu", 3e4 * (-60.0 * t).exp() + 4.0 + 20.0 * decay + noise.normal(0.0, 1.0)),
             (
-                "policy_loss",
+                "loss/policy",
                 if i == 73 { f64::NAN } else { -1.0 - 2.2 * (1.0 - decay) + noise.normal(0.0, 0.12) },
             ),
-            ("effective_sample_size", 400.0 - 250.0 * (1.0 - decay) + noise.normal(0.0, 12.0)),
+            ("w/effective_share", 0.4 - 0.25 * (1.0 - decay) + noise.normal(0.0, 0.012)),
+            ("limit/violation", 0.1),
+            ("reward", 0.57 - 0.2 * decay + noise.normal(0.0, 0.01)),
+            ("w/mean", 1.0 + 0.3 * decay + noise.normal(0.0, 0.02)),
+            ("w/q05", 0.02 + 0.3 * decay),
+            ("w/q50", 0.6 + 0.3 * decay),
+            ("w/max", 9.0 - 5.0 * decay + noise.normal(0.0, 1.0)),
         ];
         log.log(u64::from(i) * 100, &values)?;
     }
@@ -220,35 +225,6 @@ fn training_page(noise: &mut Noise, history: &History) -> Result<Report, Box<dyn
         evidence: Evidence::Simulated { episodes: 50 },
         ..reading.clone()
     };
-    let curves = Curves::new("Learning curves", history)
-        .curve(
-            Curve::new("Cost estimate and its upper bound", "cost per step")
-                .metric("cost_estimate", "estimate")
-                .metric("cost_upper_bound", "upper bound")
-                .reference(0.1, "limit 0.1")
-                .from_zero(),
-        )
-        .curve(Curve::new("Cost multiplier", "lambda").metric("lambda", "lambda").from_zero())
-        .curve(
-            Curve::new("Temperature of the bound", "tau").metric("tau", "tau").axis(Axis::logarithmic("tau")),
-        )
-        .curve(
-            Curve::new("Divergence of the bound's weights", "KL")
-                .metric("kl", "KL")
-                .reference(0.01, "epsilon 0.01"),
-        )
-        .curve(
-            Curve::new("Loss of nu", "loss")
-                .metric("nu_loss", "nu")
-                .axis(Axis::linear("loss").robust())
-                .averaged(0.9),
-        )
-        .curve(Curve::new("Loss of the policy", "loss").metric("policy_loss", "policy").averaged(0.9))
-        .curve(
-            Curve::new("Effective sample size in a batch of 1024", "samples")
-                .metric("effective_sample_size", "ess")
-                .from_zero(),
-        );
     let limits = CostLimit::new(0.1, LimitUnit::Step, EpisodeHorizon::Fixed(1000.0))?;
     Ok(Report::new("Training report", "COptiDICE on rwrl-cartpole-swingup-b80")
         .subtitle("200,000 logged transitions, 20,000 steps, preset fast, seed 0")
@@ -264,7 +240,7 @@ fn training_page(noise: &mut Noise, history: &History) -> Result<Report, Box<dyn
         .key_figure("steps", "20,000", "in 3 min 12 s on 2 threads")
         .section(&evaluation())
         .section(Section::new("Map").chart(&paths(noise)))
-        .section(curves)
+        .section(Curves::training(history, Some(0.01)))
         .section(&weights)
         .section(&data(noise))
         .section(problems())

@@ -19,3 +19,5 @@ pub mod page;
 pub mod svg;
 pub mod table;
 pub mod text;
+
+pub use files::write_whole;

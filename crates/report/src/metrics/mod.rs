@@ -3,7 +3,7 @@
 //! * `metrics.jsonl`: one JSON object a line, `{"step":100,"lambda":0.5,…}`, keys in the order in which they were
 //!   logged. A value that is not a finite number is `null`, and the last key names it:
 //!   `"nonfinite":{"nu_loss":"NaN"}` (`NaN`, `inf` or `-inf`).
-//! * `events.out.tfevents.0.coptidice`: the same scalars for TensorBoard ([`events`]).
+//! * `events.out.tfevents.0.coptidice`: the same scalars for TensorBoard, in records of its own.
 //!
 //! # Resuming
 //! The JSONL file is the record; the event file is a function of it. [`MetricsLog::resume`] from step `s` drops

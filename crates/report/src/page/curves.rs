@@ -76,11 +76,7 @@ impl Curve {
     /// Draws the chart; `None` where the record has none of its metrics.
     #[must_use]
     pub fn figure(&self, history: &History) -> Option<Figure> {
-        let title = match self.average {
-            Some(_) => format!("{} (pale: recorded, full: moving average)", self.title),
-            None => self.title.clone(),
-        };
-        let mut chart = LineChart::new(title, Axis::linear("training step"), self.axis.clone());
+        let mut chart = LineChart::new(self.title.as_str(), Axis::linear("training step"), self.axis.clone());
         let mut any = false;
         for (i, (name, label)) in self.metrics.iter().enumerate() {
             let points = history.series(name);
@@ -100,7 +96,11 @@ impl Curve {
         for reference in &self.references {
             chart = chart.reference(reference.clone());
         }
-        any.then(|| chart.figure())
+        let figure = any.then(|| chart.figure())?;
+        Some(match self.average {
+            Some(_) => figure.noted("pale: recorded; full: moving average"),
+            None => figure,
+        })
     }
 }
 

@@ -20,6 +20,7 @@ mod data;
 mod evaluation;
 mod reproduce;
 mod section;
+mod training;
 mod verdict;
 mod weights;
 

@@ -160,11 +160,7 @@ impl Chart for BarChart {
                 .attr("text-anchor", "middle")
                 .text(&r.label);
         }
-        if !self.axis.label.is_empty() {
-            frame::label(&mut canvas, false, area.left + area.width / 2.0, height - 6.0)
-                .attr("text-anchor", "middle")
-                .text(&self.axis.label);
-        }
+        frame::draw_x_label(&mut canvas, area, height - 6.0, &self.axis.label);
         let not_finite = self.bars.iter().filter(|b| !self.axis.can_show(b.value)).count();
         let notes = match not_finite {
             0 => Vec::new(),

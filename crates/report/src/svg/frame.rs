@@ -157,6 +157,19 @@ pub(crate) fn draw_x_axis(canvas: &mut Canvas, area: Area, map: Mapping, marks: 
     }
 }
 
+/// Centred text below an area, such as what its horizontal axis measures; nothing for an empty one.
+pub(crate) fn draw_x_label(canvas: &mut Canvas, area: Area, baseline: f64, text: &str) {
+    if !text.is_empty() {
+        let middle = area.left + area.width / 2.0;
+        label(canvas, false, middle, baseline).attr("text-anchor", "middle").text(text);
+    }
+}
+
+/// Says in the middle of an area that there is nothing to draw.
+pub(crate) fn draw_no_data(canvas: &mut Canvas, area: Area) {
+    draw_x_label(canvas, area, area.top + area.height / 2.0, "no data");
+}
+
 /// Room for the numbers of a vertical axis.
 pub(crate) fn label_room(marks: &[Tick]) -> f64 {
     marks.iter().map(|t| text_width(&t.label, TEXT)).fold(0.0, f64::max) + 10.0

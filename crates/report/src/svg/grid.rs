@@ -7,6 +7,7 @@ use super::legend::{self, Entry, Sample};
 use super::line::{describe, draw_contents, omissions};
 use super::series::{Reference, Series};
 use super::theme::{TEXT, TITLE};
+use super::ticks::Tick;
 use super::{Canvas, Chart, Figure};
 
 /// One panel of a [`PanelGrid`].
@@ -272,18 +273,57 @@ impl PanelGrid {
     }
 }
 
+/// What all panels share.
+struct Shared<'a> {
+    names: Vec<&'a str>,
+    x_range: (f64, f64),
+    x_ticks: Vec<Tick>,
+}
+
+impl PanelGrid {
+    /// Draws one panel into its place: axes, series in the order of the names, references.
+    fn draw_panel(
+        &self,
+        canvas: &mut Canvas,
+        area: Area,
+        shared: &Shared<'_>,
+        (r, c): (usize, usize),
+        y_range: (f64, f64),
+    ) {
+        let row = &self.rows[r];
+        let panel = &row.panels[c];
+        let x = (&self.x, Mapping::new(&self.x, shared.x_range, area.left, area.right()));
+        let y = (&panel.y, Mapping::new(&panel.y, y_range, area.bottom(), area.top));
+        let numbered = !Self::follows(row, c);
+        // A panel with nothing below it carries the numbers of the horizontal axis.
+        let is_lowest = self.rows.get(r + 1).is_none_or(|next| next.panels.len() <= c);
+        frame::draw_y_axis(canvas, area, y.1, &panel.y.ticks(y_range, self.y_tick_count()), numbered);
+        frame::draw_x_axis(canvas, area, x.1, &shared.x_ticks, is_lowest);
+        if numbered {
+            let room = if c == 0 { area.left - MARGIN } else { text_width("0.00", TEXT) };
+            let text = fit_text(&panel.y.label, TEXT, room + area.width);
+            frame::label(canvas, false, area.left - room, area.top - 11.0).text(&text);
+        }
+        let place = |s: &Series| shared.names.iter().position(|n| *n == s.name).unwrap_or(0);
+        let mut series: Vec<Series> = panel.series.clone();
+        series.sort_by_key(place);
+        let looks: Vec<_> = series.iter().map(|s| (s.color.unwrap_or_else(|| place(s)), place(s))).collect();
+        draw_contents(canvas, area, &series, &looks, &panel.references, x, y);
+    }
+}
+
 impl Chart for PanelGrid {
     fn figure(&self) -> Figure {
-        let names = self.names();
-        let entries = self.entries(&names);
-        let ranges: Vec<Vec<(f64, f64)>> =
-            self.rows.iter().map(|r| r.panels.iter().map(|p| self.y_range(p)).collect()).collect();
-        let layout = self.layout(&entries, &ranges);
         let xs: Vec<f64> =
             self.panels().flat_map(|p| &p.series).flat_map(|s| s.points.iter().map(|p| p.x)).collect();
         // Markers on the first and last place need air.
         let x_range = self.x.fit(&xs, self.x.logarithmic);
         let x_ticks = self.x.ticks(x_range, ((self.panel.0 / 55.0) as usize).clamp(2, 8));
+        let shared = Shared { names: self.names(), x_range, x_ticks };
+        let entries = self.entries(&shared.names);
+        let ranges: Vec<Vec<(f64, f64)>> =
+            self.rows.iter().map(|r| r.panels.iter().map(|p| self.y_range(p)).collect()).collect();
+        let layout = self.layout(&entries, &ranges);
 
         let mut canvas = Canvas::default();
         legend::draw(&mut canvas, &entries, MARGIN, MARGIN, layout.width - 2.0 * MARGIN);
@@ -291,52 +331,20 @@ impl Chart for PanelGrid {
         let mut notes = Vec::new();
         for (r, row) in self.rows.iter().enumerate() {
             let top = layout.tops[r];
-            let has_label = row.panels.iter().any(|p| !p.y.label.is_empty());
             if !row.title.is_empty() {
+                let has_label = row.panels.iter().any(|p| !p.y.label.is_empty());
                 let y = top - if has_label { 28.0 } else { 10.0 };
                 frame::label(&mut canvas, true, MARGIN, y).attr("font-weight", "600").text(&row.title);
             }
             for (c, panel) in row.panels.iter().enumerate() {
                 let area = Area { left: layout.lefts[c], top, width: self.panel.0, height: self.panel.1 };
-                let x = Mapping::new(&self.x, x_range, area.left, area.right());
-                let y = Mapping::new(&panel.y, ranges[r][c], area.bottom(), area.top);
-                let y_ticks = panel.y.ticks(ranges[r][c], self.y_tick_count());
-                // A panel with nothing below it carries the numbers of the horizontal axis.
-                let is_lowest = self.rows.get(r + 1).is_none_or(|next| next.panels.len() <= c);
-                frame::draw_y_axis(&mut canvas, area, y, &y_ticks, !Self::follows(row, c));
-                frame::draw_x_axis(&mut canvas, area, x, &x_ticks, is_lowest);
-                if !Self::follows(row, c) {
-                    let room = if c == 0 { area.left - MARGIN } else { text_width("0.00", TEXT) };
-                    let label = fit_text(&panel.y.label, TEXT, room + area.width);
-                    frame::label(&mut canvas, false, area.left - room, top - 11.0).text(&label);
-                }
-                let place = |s: &Series| names.iter().position(|n| *n == s.name).unwrap_or(0);
-                // Colour and marker go by name, so a panel's series are drawn in the order of the names.
-                let mut series: Vec<&Series> = panel.series.iter().collect();
-                series.sort_by_key(|s| place(s));
-                for s in series {
-                    let color = s.color.unwrap_or_else(|| place(s));
-                    let one = std::slice::from_ref(s);
-                    draw_contents(
-                        &mut canvas,
-                        area,
-                        one,
-                        &[(color, place(s))],
-                        &[],
-                        (&self.x, x),
-                        (&panel.y, y),
-                    );
-                }
-                frame::draw_references(&mut canvas, &panel.references, area, (&panel.y, y));
-                notes.extend(omissions(&panel.series, &self.x, &panel.y, ranges[r][c]));
+                self.draw_panel(&mut canvas, area, &shared, (r, c), ranges[r][c]);
+                let missing = omissions(&panel.series, &self.x, &panel.y, ranges[r][c]);
+                notes.extend(missing.iter().map(|m| format!("row {}, column {}: {m}", r + 1, c + 1)));
             }
         }
-        if !self.x.label.is_empty() {
-            frame::label(&mut canvas, false, layout.width / 2.0, layout.height - 6.0)
-                .attr("text-anchor", "middle")
-                .text(&self.x.label);
-        }
-        notes.dedup();
+        let whole = Area { left: 0.0, top: 0.0, width: layout.width, height: layout.height };
+        frame::draw_x_label(&mut canvas, whole, layout.height - 6.0, &self.x.label);
         Figure::new(&self.title, &self.description(), (layout.width, layout.height), canvas).with_notes(notes)
     }
 }

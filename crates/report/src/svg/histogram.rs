@@ -144,15 +144,9 @@ impl Chart for Histogram {
         self.draw_bars(&mut canvas, x, y);
         frame::draw_x_axis(&mut canvas, area, x, &x_ticks, true);
         self.draw_marks(&mut canvas, area, &axis, x);
-        if !self.label.is_empty() {
-            frame::label(&mut canvas, false, area.left + area.width / 2.0, height - 6.0)
-                .attr("text-anchor", "middle")
-                .text(&self.label);
-        }
+        frame::draw_x_label(&mut canvas, area, height - 6.0, &self.label);
         if self.bins.edges().is_empty() {
-            frame::label(&mut canvas, false, area.left + area.width / 2.0, area.top + area.height / 2.0)
-                .attr("text-anchor", "middle")
-                .text("no data");
+            frame::draw_no_data(&mut canvas, area);
         }
         Figure::new(&self.title, &self.description(), self.size, canvas).with_notes(self.bins.notes())
     }

@@ -4,7 +4,6 @@ use super::axis::{Axis, Mapping};
 use super::frame::{self, Area};
 use super::legend::{self, Entry, Sample};
 use super::series::{Reference, Series};
-use super::theme::TEXT;
 use super::{Canvas, Chart, Figure};
 use crate::number::significant;
 
@@ -139,64 +138,67 @@ pub(crate) fn omissions(series: &[Series], x: &Axis, y: &Axis, (low, high): (f64
     .collect()
 }
 
-impl Chart for LineChart {
-    fn figure(&self) -> Figure {
-        let (width, height) = self.size;
-        let looks = self.looks();
-        let entries: Vec<Entry<'_>> = self
-            .series
-            .iter()
-            .zip(&looks)
-            .filter(|(s, _)| !s.faint && !s.name.is_empty())
+impl LineChart {
+    /// The legend: every line where there are several, and the references.
+    fn entries(&self, looks: &[(usize, usize)]) -> Vec<Entry<'_>> {
+        let named = self.series.iter().zip(looks).filter(|(s, _)| !s.faint && !s.name.is_empty());
+        let mut entries: Vec<Entry<'_>> = named
             .map(|(s, &(color, shape))| Entry {
                 name: &s.name,
                 sample: Sample::Series { color, dashed: s.dashed, marker: s.markers.then_some(shape) },
             })
             .collect();
         // One series needs no entry: the axis or the title names it.
-        let mut entries = if entries.len() > 1 { entries } else { Vec::new() };
+        if entries.len() == 1 {
+            entries.clear();
+        }
         entries.extend(legend::references(self.references.iter()));
+        entries
+    }
 
-        let xs: Vec<f64> = self.series.iter().flat_map(|s| s.points.iter().map(|p| p.x)).collect();
-        let ys: Vec<f64> = self.series.iter().flat_map(Series::heights).collect();
-        let (x_fit, y_fit) = (self.x.fit(&xs, false), self.y.fit(&ys, true));
-
-        let mut canvas = Canvas::default();
+    /// Draws what stands above the plot and returns where that begins.
+    fn draw_head(&self, canvas: &mut Canvas, entries: &[Entry<'_>]) -> f64 {
         let mut top = 6.0;
         if !entries.is_empty() {
-            legend::draw(&mut canvas, &entries, 6.0, top, width - 12.0);
-            top += legend::height(&entries, width - 12.0) + 4.0;
+            let width = self.size.0 - 12.0;
+            legend::draw(canvas, entries, 6.0, top, width);
+            top += legend::height(entries, width) + 4.0;
         }
         if !self.y.label.is_empty() {
-            frame::label(&mut canvas, false, 6.0, top + 10.0).text(&self.y.label);
+            frame::label(canvas, false, 6.0, top + 10.0).text(&self.y.label);
             top += 16.0;
         }
-        top += 6.0;
+        top + 6.0
+    }
+}
+
+impl Chart for LineChart {
+    fn figure(&self) -> Figure {
+        let (width, height) = self.size;
+        let looks = self.looks();
+        let xs: Vec<f64> = self.series.iter().flat_map(|s| s.points.iter().map(|p| p.x)).collect();
+        let ys: Vec<f64> = self.series.iter().flat_map(Series::heights).collect();
+        let (x_range, y_range) = (self.x.fit(&xs, false), self.y.fit(&ys, true));
+
+        let mut canvas = Canvas::default();
+        let top = self.draw_head(&mut canvas, &self.entries(&looks));
         let bottom = if self.x.label.is_empty() { 24.0 } else { 40.0 };
         let plot_height = (height - top - bottom).max(20.0);
-        let y_ticks = self.y.ticks(y_fit, ((plot_height / 38.0) as usize).clamp(2, 6));
+        let y_ticks = self.y.ticks(y_range, ((plot_height / 38.0) as usize).clamp(2, 6));
         let left = frame::label_room(&y_ticks) + 2.0;
         let area = Area { left, top, width: (width - left - 16.0).max(20.0), height: plot_height };
-        let x_ticks = self.x.ticks(x_fit, ((area.width / 70.0) as usize).clamp(2, 8));
-        let x = Mapping::new(&self.x, x_fit, area.left, area.right());
-        let y = Mapping::new(&self.y, y_fit, area.bottom(), area.top);
+        let x_ticks = self.x.ticks(x_range, ((area.width / 70.0) as usize).clamp(2, 8));
+        let x = Mapping::new(&self.x, x_range, area.left, area.right());
+        let y = Mapping::new(&self.y, y_range, area.bottom(), area.top);
 
         frame::draw_y_axis(&mut canvas, area, y, &y_ticks, true);
         frame::draw_x_axis(&mut canvas, area, x, &x_ticks, true);
-        if !self.x.label.is_empty() {
-            let middle = area.left + area.width / 2.0;
-            frame::label(&mut canvas, false, middle, height - 6.0)
-                .attr("text-anchor", "middle")
-                .text(&self.x.label);
-        }
+        frame::draw_x_label(&mut canvas, area, height - 6.0, &self.x.label);
         draw_contents(&mut canvas, area, &self.series, &looks, &self.references, (&self.x, x), (&self.y, y));
         if xs.is_empty() {
-            frame::label(&mut canvas, false, area.left + area.width / 2.0, area.top + area.height / 2.0)
-                .attr("text-anchor", "middle")
-                .attr("font-size", &super::canvas::coordinate(TEXT))
-                .text("no data");
+            frame::draw_no_data(&mut canvas, area);
         }
-        let notes = omissions(&self.series, &self.x, &self.y, y_fit);
+        let notes = omissions(&self.series, &self.x, &self.y, y_range);
         Figure::new(&self.title, &self.description(), self.size, canvas).with_notes(notes)
     }
 }

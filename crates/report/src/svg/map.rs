@@ -202,11 +202,7 @@ impl Chart for PathMap {
 
         frame::draw_y_axis(&mut canvas, area, y, &y_ticks, true);
         frame::draw_x_axis(&mut canvas, area, x, &x_axis.ticks(self.x, 7), true);
-        if !x_axis.label.is_empty() {
-            frame::label(&mut canvas, false, area.left + area.width / 2.0, height - 6.0)
-                .attr("text-anchor", "middle")
-                .text(&x_axis.label);
-        }
+        frame::draw_x_label(&mut canvas, area, height - 6.0, &x_axis.label);
         area.clip(&mut canvas);
         for disc in &self.discs {
             draw_disc(&mut canvas, disc, x, y);

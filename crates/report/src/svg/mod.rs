@@ -79,6 +79,13 @@ impl Figure {
         self
     }
 
+    /// Adds a remark for the reader.
+    #[must_use]
+    pub fn noted(mut self, note: impl Into<String>) -> Self {
+        self.notes.push(note.into());
+        self
+    }
+
     /// What the figure shows, in a few words. Not drawn: a page puts it into the caption.
     #[must_use]
     pub fn title(&self) -> &str {
@@ -91,7 +98,7 @@ impl Figure {
         &self.description
     }
 
-    /// What could not be drawn, a sentence each; empty where all was.
+    /// What a reader should know beside the title, a remark each: what could not be drawn, what pale lines are.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes

@@ -34,7 +34,7 @@ pub(crate) const SERIES: [Tone; 7] = [
     Tone { light: "#7a8391", dark: "#8a94a3" },
 ];
 
-/// Index of the grey of [`SERIES`].
+/// Index of the palette's grey, for what stands behind: logged data, references.
 pub const NEUTRAL: usize = SERIES.len() - 1;
 
 pub(crate) const BACKGROUND: Tone = Tone { light: "#ffffff", dark: "#161a20" };
