@@ -9,8 +9,8 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use safetensors::tensor::{Dtype, TensorView};
 use safetensors::SafeTensors;
+use safetensors::tensor::{Dtype, TensorView};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -136,7 +136,11 @@ pub(crate) enum Saved {
 
 impl Store {
     /// Opens `run/checkpoints`, making it if needed, and clears away what an interrupted writer left.
-    pub(crate) fn open(run: &Path, config: &TrainConfig, data_fingerprint: String) -> Result<Self, CheckpointError> {
+    pub(crate) fn open(
+        run: &Path,
+        config: &TrainConfig,
+        data_fingerprint: String,
+    ) -> Result<Self, CheckpointError> {
         let folder = run.join("checkpoints");
         fs::create_dir_all(&folder).map_err(io(&folder))?;
         for (name, path) in entries(&folder)? {
@@ -164,21 +168,24 @@ impl Store {
     }
 
     /// Writes a checkpoint and removes the oldest beyond the number to keep.
-    pub(crate) fn save(&self, learner: &mut dyn Learner, progress: &Progress) -> Result<Saved, CheckpointError> {
+    pub(crate) fn save(
+        &self,
+        learner: &mut dyn Learner,
+        progress: &Progress,
+    ) -> Result<Saved, CheckpointError> {
         let pieces = match collect(learner, progress) {
             Ok(pieces) => pieces,
             Err(name) => return Ok(Saved::NotFinite(name)),
         };
         let path = self.folder.join(format!("{PREFIX}{}", progress.step));
         let views = pieces.iter().map(|piece| {
-            let view = TensorView::new(piece.dtype, vec![piece.bytes.len() / piece.dtype_bytes()], &piece.bytes)
-                .expect("the shape is computed from the bytes");
+            let view =
+                TensorView::new(piece.dtype, vec![piece.bytes.len() / piece.dtype_bytes()], &piece.bytes)
+                    .expect("the shape is computed from the bytes");
             (piece.name.as_str(), view)
         });
-        let tensors = safetensors::serialize(views, None).map_err(|error| CheckpointError::Damaged {
-            path: path.clone(),
-            reason: error.to_string(),
-        })?;
+        let tensors = safetensors::serialize(views, None)
+            .map_err(|error| CheckpointError::Damaged { path: path.clone(), reason: error.to_string() })?;
         let state = StateFile {
             format: FORMAT,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -243,7 +250,11 @@ impl Store {
         let (words, _) = window.data().as_chunks::<8>();
         let window: Vec<f64> = words.iter().map(|word| f64::from_le_bytes(*word)).collect();
         if window.len() != learner.metric_names().len() {
-            return Err(damaged(format!("it has {} metrics, not {}", window.len(), learner.metric_names().len())));
+            return Err(damaged(format!(
+                "it has {} metrics, not {}",
+                window.len(),
+                learner.metric_names().len()
+            )));
         }
         Ok(Progress { step: state.step, window, window_steps: state.window_steps })
     }
@@ -336,7 +347,8 @@ fn restore_piece(tensors: &SafeTensors<'_>, name: &str, state: StateMut<'_>) -> 
 
 /// The configuration without its free fields, as JSON that equals itself after writing and reading.
 fn comparable(config: &TrainConfig) -> serde_json::Value {
-    let text = serde_json::to_string(config).expect("a validated configuration holds finite numbers and text");
+    let text =
+        serde_json::to_string(config).expect("a validated configuration holds finite numbers and text");
     let mut value: serde_json::Value = serde_json::from_str(&text).expect("JSON just written is JSON");
     if let Some(fields) = value.as_object_mut() {
         for field in FREE_FIELDS {

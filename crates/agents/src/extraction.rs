@@ -33,8 +33,13 @@ impl PolicyTrainer {
     pub(crate) fn new(problem: &Problem<'_>) -> Result<Self, NnError> {
         let config = problem.config;
         let head = head(problem);
-        let trained =
-            TrainedNetwork::new(spec(problem, &head), config.seed, "policy", config.policy_learning_rate, config.batch_size)?;
+        let trained = TrainedNetwork::new(
+            spec(problem, &head),
+            config.seed,
+            "policy",
+            config.policy_learning_rate,
+            config.batch_size,
+        )?;
         let average = if config.policy_average_rate > 0.0 { trained.params.clone() } else { Vec::new() };
         let d_outputs = vec![0.0; config.batch_size * head.outputs()];
         Ok(PolicyTrainer { trained, head, d_outputs, average, average_rate: config.policy_average_rate })

@@ -45,6 +45,9 @@ pub trait Learner: Send {
     /// the pieces, resuming overwrites them.
     fn visit_state(&mut self, visit: &mut dyn FnMut(&str, StateMut<'_>));
 
+    /// Occupancy ratios `w` of a batch, `[B]`, at the present parameters; `None` where the algorithm has none.
+    fn occupancy_ratios(&mut self, batch: &Batch, pool: &Pool) -> Option<&[f32]>;
+
     /// Parameters of the policy to export: the averaged ones where averaging is on.
     fn policy_parameters(&self) -> &[f32];
 }

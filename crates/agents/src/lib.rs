@@ -18,6 +18,7 @@ mod checkpoint;
 pub mod config;
 pub mod coptidice;
 mod deploy;
+mod estimate;
 mod extraction;
 pub mod learner;
 mod optidice;
@@ -32,5 +33,6 @@ mod trained;
 
 pub use checkpoint::CheckpointError;
 pub use config::{ConfigError, LogFacts, RawConfig, TrainConfig};
+pub use estimate::{CostEstimate, Estimates};
 pub use registry::Algorithm;
 pub use train::{Observer, TrainError, TrainIo, TrainOutcome, train};

@@ -118,9 +118,20 @@ impl<'a> Problem<'a> {
         let value_scale = ValueScale {
             horizon: horizon(config, &facts),
             reward: largest(data.rewards().iter().copied()) * reward_scale,
-            costs: costs.iter().map(|cost| 1.0 + cost.constraint.last_step_credit.abs() * cost.scale).collect(),
+            costs: costs
+                .iter()
+                .map(|cost| 1.0 + cost.constraint.last_step_credit.abs() * cost.scale)
+                .collect(),
         };
-        Ok(Problem { config, data, normalizer, reward_scale, costs, mean_reward: mean * reward_scale, value_scale })
+        Ok(Problem {
+            config,
+            data,
+            normalizer,
+            reward_scale,
+            costs,
+            mean_reward: mean * reward_scale,
+            value_scale,
+        })
     }
 
     /// Smallest and largest logged action of every component, `[A]` each; empty for discrete actions.
@@ -151,10 +162,11 @@ fn constrained_costs(
     facts: &LogFacts,
 ) -> Result<Vec<ConstrainedCost>, ConfigError> {
     let find = |name: &String| {
-        facts.cost_names.iter().position(|known| known == name).ok_or_else(|| ConfigError::UnknownCost {
-            name: name.clone(),
-            known: facts.cost_names.clone(),
-        })
+        facts
+            .cost_names
+            .iter()
+            .position(|known| known == name)
+            .ok_or_else(|| ConfigError::UnknownCost { name: name.clone(), known: facts.cost_names.clone() })
     };
     config
         .limits
@@ -185,9 +197,11 @@ fn mean_steps(facts: &LogFacts) -> f64 {
 
 fn check_finite(data: &Transitions) -> Result<(), ProblemError> {
     let first_bad = |column, values: &[f32], width: usize| match values.iter().position(|v| !v.is_finite()) {
-        Some(place) => {
-            Err(ProblemError::NotFinite { column, row: place / width.max(1), value: values[place].to_string() })
-        }
+        Some(place) => Err(ProblemError::NotFinite {
+            column,
+            row: place / width.max(1),
+            value: values[place].to_string(),
+        }),
         None => Ok(()),
     };
     first_bad("observation", data.observations(), data.observation_dim())?;

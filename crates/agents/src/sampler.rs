@@ -97,12 +97,19 @@ impl<'a> Sampler<'a> {
     pub fn draw(&mut self, step: u64) -> &Batch {
         let data = self.problem.data;
         let mut rng = stream(self.problem.config.seed, "batch", step);
-        for b in 0..self.batch.size {
-            // All four are drawn for every sample, so that no sample's draws depend on another's contents.
+        // All four are drawn for every sample, so that no sample's draws depend on another's contents.
+        self.gather(|_| {
             let row = rng.random_range(0..data.len());
-            let start = data.episodes()[rng.random_range(0..data.episodes().len())].start;
-            let restart = data.episodes()[rng.random_range(0..data.episodes().len())].start;
-            let mix: f32 = rng.random();
+            let starts = [0; 2].map(|_| rng.random_range(0..data.episodes().len()));
+            (row, starts, rng.random())
+        })
+    }
+
+    /// A batch whose sample `b` is `(row, [episode of s0, episode in which a restart begins], u)`.
+    pub(crate) fn gather(&mut self, mut choose: impl FnMut(usize) -> (usize, [usize; 2], f32)) -> &Batch {
+        for b in 0..self.batch.size {
+            let (row, starts, mix) = choose(b);
+            let [start, restart] = starts.map(|episode| self.problem.data.episodes()[episode].start);
             self.fill(b, row, start, restart, mix);
         }
         &self.batch
@@ -115,7 +122,9 @@ impl<'a> Sampler<'a> {
         let undiscounted = batch.gamma == 1.0;
         let last = data.ends_episode(row);
         let next = if undiscounted && last { data.observation(restart) } else { data.next_observation(row) };
-        for (block, observation) in [data.observation(row), next, data.observation(start)].into_iter().enumerate() {
+        for (block, observation) in
+            [data.observation(row), next, data.observation(start)].into_iter().enumerate()
+        {
             let place = (block * size + b) * dim;
             normalizer.apply(observation, &mut batch.states[place..place + dim]);
         }
@@ -132,7 +141,8 @@ impl<'a> Sampler<'a> {
         batch.rewards[b] = (f64::from(data.reward(row)) * self.problem.reward_scale) as f32;
         for (k, cost) in costs.iter().enumerate() {
             let credit = if last { cost.constraint.last_step_credit } else { 0.0 };
-            batch.costs[b * costs.len() + k] = ((f64::from(data.costs(row)[cost.column]) - credit) * cost.scale) as f32;
+            batch.costs[b * costs.len() + k] =
+                ((f64::from(data.costs(row)[cost.column]) - credit) * cost.scale) as f32;
         }
         if batch.discrete {
             batch.action_ids[b] = data.discrete_action(row);

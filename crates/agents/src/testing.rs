@@ -8,7 +8,12 @@ use crate::{LogFacts, RawConfig, TrainConfig};
 
 /// A random log: `episodes` of `length` steps, two costs `first` and `second` in `[0, 1]`, rewards in `[0, 1]`.
 /// Every third episode ends in a terminal, the others in time-outs, the last one is cut.
-pub(crate) fn random_log(observation_dim: usize, action: ActionSpace, episodes: usize, length: usize) -> Transitions {
+pub(crate) fn random_log(
+    observation_dim: usize,
+    action: ActionSpace,
+    episodes: usize,
+    length: usize,
+) -> Transitions {
     let names = vec!["first".to_owned(), "second".to_owned()];
     let schema = Schema { observation_dim, action: action.clone(), cost_names: names, propensity: false };
     let mut builder = TransitionsBuilder::new(schema).expect("a valid schema");
@@ -20,7 +25,9 @@ pub(crate) fn random_log(observation_dim: usize, action: ActionSpace, episodes: 
             let vector: Vec<f32> = (0..4).map(|_| rng.random_range(-0.5..0.5)).collect();
             let taken = match &action {
                 ActionSpace::Continuous { dim } => StepAction::Continuous(&vector[..*dim]),
-                ActionSpace::Discrete { labels } => StepAction::Discrete(rng.random_range(0..labels.len() as u32)),
+                ActionSpace::Discrete { labels } => {
+                    StepAction::Discrete(rng.random_range(0..labels.len() as u32))
+                }
             };
             let last = step + 1 == length && episode + 1 < episodes;
             let row = Step {
@@ -54,5 +61,8 @@ pub(crate) fn config(data: &Transitions, toml: &str) -> TrainConfig {
     if !toml.contains("[[limits]]") {
         text.push_str(LIMITS);
     }
-    RawConfig::from_toml(&text).expect("valid TOML").validate(&LogFacts::of(data)).expect("a valid configuration")
+    RawConfig::from_toml(&text)
+        .expect("valid TOML")
+        .validate(&LogFacts::of(data))
+        .expect("a valid configuration")
 }

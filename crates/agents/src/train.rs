@@ -3,6 +3,28 @@
 //! A run is a function of configuration, log and seed. It ends [`TrainOutcome::Finished`] with a policy, leaves a
 //! checkpoint where it is [`TrainOutcome::Stopped`], and is [`TrainOutcome::Diverged`] where a figure is not finite or
 //! has run away; then there is no policy, and the last good checkpoint is named.
+//!
+//! # Metrics
+//!
+//! Means over `log_every` steps, in the log's units, at the parameters before each step. `NAME` is a cost with a limit.
+//!
+//! | metric | meaning | algorithms |
+//! |---|---|---|
+//! | `loss/policy` | `-mean(weights log pi)` (`eq:J_psi`) | all |
+//! | `loss/nu` | dual objective (`eq:min_objective`, `eq:min_objective_gamma1`) | optidice, coptidice |
+//! | `reward` | `E[w r]`, reward per step | optidice, coptidice |
+//! | `w/mean`, `w/q05` ... `w/max` | mean and quantiles of `w` within a batch | optidice, coptidice |
+//! | `w/effective_share` | `(sum w)^2 / (B sum w^2)` | optidice, coptidice |
+//! | `nu/largest` | largest `abs(nu)` of a batch | optidice, coptidice |
+//! | `mu` | normalisation multiplier, `gamma = 1` only | optidice, coptidice |
+//! | `penalty/nu`, `penalty/nu_norm` | gradient penalty and largest norm; the same for `chi` with the bound | optidice, coptidice |
+//! | `cost/NAME` | `E[w c]`, cost per step, less the last step's credit of a limit per episode of varying length | optidice, coptidice |
+//! | `limit/NAME` | what it is compared with | optidice, coptidice |
+//! | `lambda/NAME` | reward per unit of cost | coptidice |
+//! | `loss/lambda` | `lambda'(limit - cost)` (`eq:J_lambda`) | coptidice |
+//! | `cost_bound/NAME` | upper bound `J_tau,chi` (`eq:J_tau_phi`) | coptidice, `epsilon > 0` |
+//! | `cost_reweighted/NAME` | cost under the tilted weights (`eq:cost_ub_weights`) | coptidice, `epsilon > 0` |
+//! | `tau/NAME`, `kl/NAME` | temperature (cost per step) and divergence of the tilted weights | coptidice, `epsilon > 0` |
 
 use std::path::{Path, PathBuf};
 
@@ -11,6 +33,7 @@ use coptidice_nn::{NnError, Pool};
 
 use crate::checkpoint::{CheckpointError, Progress, Saved, Store};
 use crate::config::{ConfigError, TrainConfig};
+use crate::estimate::{Estimates, estimate};
 use crate::learner::{BadQuantity, Learner};
 use crate::policy::{NormalizerError, Policy, PolicyDefect};
 use crate::problem::{Problem, ProblemError};
@@ -60,6 +83,8 @@ pub enum TrainOutcome {
         policy: Box<Policy>,
         /// The checkpoint of the last step.
         checkpoint: PathBuf,
+        /// What the dual says of its optimum over the whole log; `None` for algorithms without one.
+        estimates: Option<Estimates>,
     },
     /// The observer stopped it.
     Stopped {
@@ -129,7 +154,8 @@ pub fn train(
     let store = Store::open(&run.directory, config, data.fingerprint().to_string())?;
     let progress = begin(&store, run, learner.as_mut(), observer)?;
     observer.started(progress.step);
-    Loop { problem: &problem, pool: &pool, store: &store, learner: learner.as_mut(), progress, observer }.run()
+    Loop { problem: &problem, pool: &pool, store: &store, learner: learner.as_mut(), progress, observer }
+        .run()
 }
 
 fn threads(config: &TrainConfig) -> usize {
@@ -189,7 +215,8 @@ impl Loop<'_> {
             }
             self.report();
             let stop = self.observer.should_stop() && self.progress.step < config.steps;
-            if stop || self.progress.step % config.checkpoint_every == 0 || self.progress.step == config.steps {
+            if stop || self.progress.step % config.checkpoint_every == 0 || self.progress.step == config.steps
+            {
                 let checkpoint = match self.store.save(self.learner, &self.progress)? {
                     Saved::At(path) => path,
                     Saved::NotFinite(name) => return self.diverged(not_finite(name)),
@@ -202,7 +229,8 @@ impl Loop<'_> {
         }
         let policy = crate::deploy::policy(self.problem, self.learner.policy_parameters(), config.steps)?;
         let checkpoint = self.store.list()?.into_iter().next().map(|(_, path)| path).unwrap_or_default();
-        Ok(TrainOutcome::Finished { policy: Box::new(policy), checkpoint })
+        let estimates = estimate(self.problem, self.learner, self.pool);
+        Ok(TrainOutcome::Finished { policy: Box::new(policy), checkpoint, estimates })
     }
 
     /// Adds the step to the window, and reports the window where it is full.
@@ -215,8 +243,11 @@ impl Loop<'_> {
         let config = self.problem.config;
         if *step % config.log_every == 0 || *step == config.steps {
             let names = self.learner.metric_names();
-            let means: Vec<(&str, f64)> =
-                names.iter().zip(&*window).map(|(name, sum)| (name.as_str(), sum / *window_steps as f64)).collect();
+            let means: Vec<(&str, f64)> = names
+                .iter()
+                .zip(&*window)
+                .map(|(name, sum)| (name.as_str(), sum / *window_steps as f64))
+                .collect();
             self.observer.metrics(*step, &means);
             window.fill(0.0);
             *window_steps = 0;

@@ -5,7 +5,8 @@ use std::path::Path;
 use coptidice_agents::policy::Policy;
 use coptidice_agents::registry::ALGORITHMS;
 use coptidice_agents::{
-    Algorithm, CheckpointError, LogFacts, Observer, RawConfig, TrainConfig, TrainError, TrainIo, TrainOutcome, train,
+    Algorithm, CheckpointError, LogFacts, Observer, RawConfig, TrainConfig, TrainError, TrainIo,
+    TrainOutcome, train,
 };
 use coptidice_core::rng::stream;
 use coptidice_data::{ActionSpace, Schema, Step, StepAction, Transitions, TransitionsBuilder};
@@ -137,7 +138,9 @@ fn each_case(mut check: impl FnMut(&TrainConfig, &Transitions)) {
     for entry in ALGORITHMS {
         for action in spaces() {
             let data = log(&action, 1);
-            for fields in ["", "gamma = 1.0", "epsilon = 0.0\ndivergence = \"chi2\"", "bound_loss = \"reference\""] {
+            for fields in
+                ["", "gamma = 1.0", "epsilon = 0.0\ndivergence = \"chi2\"", "bound_loss = \"reference\""]
+            {
                 check(&config(&data, entry.algorithm, fields), &data);
             }
         }
@@ -179,9 +182,12 @@ fn metrics_are_finite_and_on_time_and_the_policy_acts_within_the_logged_range() 
 #[test]
 fn the_same_inputs_give_the_same_bytes_with_one_and_two_threads_and_another_seed_does_not() {
     each_case(|first, data| {
-        let (policy, recorder) = run(first, data);
+        // Large enough that every pass is cut into parts for several threads.
+        let mut first = first.clone();
+        first.batch_size = 160;
+        let (policy, recorder) = run(&first, data);
         let bytes = policy.to_bytes().unwrap();
-        for threads in [1, 2] {
+        for threads in [1, 2, 3] {
             let mut again = first.clone();
             again.threads = threads;
             let (other, reports) = run(&again, data);
@@ -232,8 +238,12 @@ fn a_killed_run_resumes_from_its_newest_complete_checkpoint() {
             assert_eq!(recorder.started, Some(8 * survivors as u64));
             assert_eq!(resumed.to_bytes().unwrap(), whole.to_bytes().unwrap());
             // Step 8 and step 16 lie inside windows of five steps: their open sums were kept.
-            let again: Vec<_> =
-                uninterrupted.reports.iter().filter(|(step, _)| *step > 8 * survivors as u64).cloned().collect();
+            let again: Vec<_> = uninterrupted
+                .reports
+                .iter()
+                .filter(|(step, _)| *step > 8 * survivors as u64)
+                .cloned()
+                .collect();
             assert_eq!(recorder.reports, again);
             assert!(!checkpoints.join("unfinished-step-24").exists());
         }
@@ -248,10 +258,14 @@ fn a_run_can_be_made_longer() {
     short.steps = 9;
     let directory = tempfile::tempdir().unwrap();
     finished(train(&short, &data, &io(directory.path(), false), &mut Recorder::default()).unwrap());
-    let resumed = finished(train(&long, &data, &io(directory.path(), true), &mut Recorder::default()).unwrap());
+    let resumed =
+        finished(train(&long, &data, &io(directory.path(), true), &mut Recorder::default()).unwrap());
     assert_eq!(resumed.params(), run(&long, &data).0.params());
     let back = train(&short, &data, &io(directory.path(), true), &mut Recorder::default());
-    assert!(matches!(back, Err(TrainError::Checkpoint(CheckpointError::BeyondEnd { step: 24, steps: 9, .. }))));
+    assert!(matches!(
+        back,
+        Err(TrainError::Checkpoint(CheckpointError::BeyondEnd { step: 24, steps: 9, .. }))
+    ));
 }
 
 #[test]
@@ -259,7 +273,8 @@ fn damage_and_other_inputs_are_refused_with_their_reason() {
     let data = log(&spaces()[0], 1);
     let config = config(&data, Algorithm::Coptidice, "");
     let directory = tempfile::tempdir().unwrap();
-    let whole = finished(train(&config, &data, &io(directory.path(), false), &mut Recorder::default()).unwrap());
+    let whole =
+        finished(train(&config, &data, &io(directory.path(), false), &mut Recorder::default()).unwrap());
     let resume = |config: &TrainConfig, data: &Transitions, recorder: &mut Recorder| {
         train(config, data, &io(directory.path(), true), recorder)
     };
@@ -272,7 +287,10 @@ fn damage_and_other_inputs_are_refused_with_their_reason() {
     other.networks.min_scale = 0.02;
     match resume(&other, &data, ignored) {
         Err(TrainError::Checkpoint(CheckpointError::ConfigDiffers { field, ours, theirs, .. })) => {
-            assert_eq!((field.as_str(), ours.as_str(), theirs.as_str()), ("networks.min_scale", "0.02", "0.01"));
+            assert_eq!(
+                (field.as_str(), ours.as_str(), theirs.as_str()),
+                ("networks.min_scale", "0.02", "0.01")
+            );
         }
         found => panic!("{found:?}"),
     }
@@ -302,7 +320,10 @@ fn damage_and_other_inputs_are_refused_with_their_reason() {
         std::fs::write(directory.path().join(format!("checkpoints/step-{step}/state.json")), "{").unwrap();
     }
     let none_left = resume(&config, &data, &mut Recorder::default());
-    assert!(matches!(none_left, Err(TrainError::Checkpoint(CheckpointError::Damaged { .. }))), "{none_left:?}");
+    assert!(
+        matches!(none_left, Err(TrainError::Checkpoint(CheckpointError::Damaged { .. }))),
+        "{none_left:?}"
+    );
 }
 
 #[test]
@@ -329,7 +350,8 @@ fn a_runaway_ends_the_run_and_names_the_quantity() {
         match train(&config, &data, &io(directory.path(), false), &mut recorder).unwrap() {
             TrainOutcome::Diverged { quantity, step, last_good_checkpoint, .. } => {
                 let last = recorder.checkpoints.last().map(|step| format!("step-{step}"));
-                let named = last_good_checkpoint.map(|path| path.file_name().unwrap().to_str().unwrap().to_owned());
+                let named =
+                    last_good_checkpoint.map(|path| path.file_name().unwrap().to_str().unwrap().to_owned());
                 assert_eq!(named, last);
                 (quantity, step)
             }

@@ -10,10 +10,11 @@ use std::collections::BTreeMap;
 
 use clarabel::algebra::CscMatrix;
 use clarabel::solver::{
-    DefaultSettings, DefaultSolver, ExponentialConeT, IPSolver, NonnegativeConeT, SolverStatus, SupportedConeT,
-    ZeroConeT,
+    DefaultSettings, DefaultSolver, ExponentialConeT, IPSolver, NonnegativeConeT, SolverStatus,
+    SupportedConeT, ZeroConeT,
 };
-use coptidice_agents::{LogFacts, Observer, RawConfig, TrainIo, TrainOutcome, train};
+use coptidice_agents::{Estimates, LogFacts, Observer, RawConfig, TrainIo, TrainOutcome, train};
+use coptidice_core::CostConstraint;
 use coptidice_core::rng::stream;
 use coptidice_data::{ActionSpace, Schema, Step, StepAction, Transitions, TransitionsBuilder};
 use rand::RngExt as _;
@@ -32,8 +33,11 @@ struct World {
 impl World {
     /// Actions go on by one, by two, or back to the start; going fast earns and costs most.
     fn new() -> Self {
-        let mut world =
-            World { next: [[0; ACTIONS]; STATES], reward: [[0.0; ACTIONS]; STATES], cost: [[0.0; ACTIONS]; STATES] };
+        let mut world = World {
+            next: [[0; ACTIONS]; STATES],
+            reward: [[0.0; ACTIONS]; STATES],
+            cost: [[0.0; ACTIONS]; STATES],
+        };
         let mut rng = stream(3, "world", 0);
         for s in 0..STATES {
             world.next[s] = [(s + 1).min(LAST), (s + 2).min(LAST), s.saturating_sub(1)];
@@ -135,8 +139,8 @@ impl<'w> Empirical<'w> {
     }
 
     /// `eq:lp_objective` with chi-square: `max d'(r - price c) - alpha/2 sum (d - dD)^2/dD`, flow constraints, `d >= 0`,
-    /// and the cost constraint where there is a limit.
-    fn solve(&self, alpha: f64, price: f64, limit: Option<f64>) -> Solution {
+    /// and the cost constraint where there is one: `E_d[c - credit 1{last step}] <= limit`.
+    fn solve(&self, alpha: f64, price: f64, constraint: Option<CostConstraint>) -> Solution {
         let n = STATES * ACTIONS;
         let mut entries = Entries::default();
         let (mut quadratic, mut linear) = (Entries::default(), vec![0.0; n]);
@@ -156,19 +160,20 @@ impl<'w> Empirical<'w> {
             (0..n).for_each(|i| entries.add(LAST, i, 1.0));
             right[LAST] = 1.0;
         }
-        let mut cones = vec![ZeroConeT(STATES), NonnegativeConeT(n + usize::from(limit.is_some()))];
+        let mut cones = vec![ZeroConeT(STATES), NonnegativeConeT(n + usize::from(constraint.is_some()))];
         (0..n).for_each(|i| entries.add(STATES + i, i, -1.0));
         right.extend(vec![0.0; n]);
-        if let Some(limit) = limit {
+        if let Some(CostConstraint { limit, last_step_credit }) = constraint {
             for (i, s, a) in Self::pairs() {
-                entries.add(STATES + n, i, f64::from(self.world.cost[s][a]));
+                let credit = if s == LAST { last_step_credit } else { 0.0 };
+                entries.add(STATES + n, i, f64::from(self.world.cost[s][a]) - credit);
             }
             right.push(limit);
         }
         let (x, z) = solve(quadratic, &linear, entries, &right, &mut cones);
         let w: Vec<f64> = (0..n).map(|i| x[i] / self.data_occupancy[i]).collect();
         let (reward, cost) = (self.mean(&w, &self.world.reward), self.mean(&w, &self.world.cost));
-        Solution { w, reward, cost, lambda: limit.map_or(price, |_| z[STATES + n]) }
+        Solution { w, reward, cost, lambda: constraint.map_or(price, |_| z[STATES + n]) }
     }
 
     /// `eq:cost_ub_min_objective` of a given `w`: minimise `t + tau epsilon` over `t, tau, chi, u` with
@@ -263,56 +268,67 @@ impl Observer for Last {
     }
 }
 
-/// Means over the last 1000 steps after training with tables in place of networks.
-fn learn(log: &Transitions, fields: &str, limit: f64) -> BTreeMap<String, f64> {
+/// Trains with tables in place of networks. Means over the last 1000 steps, and the estimates over the log.
+fn learn(log: &Transitions, fields: &str, limit: &str) -> (BTreeMap<String, f64>, Estimates) {
     let text = format!(
-        "algo = \"coptidice\"\n{fields}\ndivergence = \"chi2\"\nreward_scale = 2.0\nsteps = 4000\nbatch_size = 256\n\
-         threads = 1\nlearning_rate = 1e-2\nmultiplier_learning_rate = 5e-3\nlog_every = 1000\n\
-         normalize_observations = false\ncheckpoint_every = 10000\n\
-         [gradient_penalty]\ncoefficient = 0.0\n[networks]\nvalue = []\npolicy = []\n\
-         [[limits]]\nlimit = {limit}\nunit = \"step\"\n"
+        "algo = \"coptidice\"\n{fields}\nalpha = 2.0\ndivergence = \"chi2\"\nreward_scale = 2.0\n\
+         steps = 4000\nbatch_size = 256\nthreads = 1\nlearning_rate = 1e-2\nmultiplier_learning_rate = 5e-3\n\
+         log_every = 1000\nnormalize_observations = false\ncheckpoint_every = 10000\n\
+         [gradient_penalty]\ncoefficient = 0.0\n[networks]\nvalue = []\npolicy = []\n[[limits]]\n{limit}\n"
     );
     let config = RawConfig::from_toml(&text).unwrap().validate(&LogFacts::of(log)).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let io = TrainIo { directory: directory.path().to_owned(), resume: false };
     let mut last = Last::default();
-    let outcome = train(&config, log, &io, &mut last).unwrap();
-    assert!(matches!(outcome, TrainOutcome::Finished { .. }), "{outcome:?}");
-    last.0
+    match train(&config, log, &io, &mut last).unwrap() {
+        TrainOutcome::Finished { estimates, .. } => (last.0, estimates.unwrap()),
+        other => panic!("{other:?}"),
+    }
 }
 
-/// Config alpha 2 at a reward scale of 2 is `alpha = 1` in the log's units.
+fn per_step(limit: f64) -> String {
+    format!("limit = {limit:?}\nunit = \"step\"")
+}
+
+/// Alpha 2 at a reward scale of 2 is this `alpha` in the log's units.
 const ALPHA: f64 = 1.0;
 
 // What keeps a mean over 1000 steps of 256 samples from the optimum: sampling, 1/sqrt(256000) = 0.002 of a spread of about
 // 1; Adam keeps every table entry in motion by about its rate, 1e-2 of scaled reward, which moves w by 1e-2/2 at the
 // entry, partly averaged out. lambda (0.5% a step around its root) stands off by an error in cost over the slope
 // d cost/d lambda, about 0.5: twice the error. With the bound a batch of 256 knows the mean of exp(ell/tau) to
-// sqrt(2 epsilon/256) = 0.0125 relative, and tau (about 7 here) times half its square, 0.0005, is the bias of its logarithm;
-// chi, fitted to batches, adds as much again.
+// sqrt(2 epsilon/256) = 0.0125 relative, and tau (about 7 here) times half its square, 0.0005, is the bias of its
+// logarithm; chi, fitted to batches, adds as much again.
 const VALUE: f64 = 0.006;
 const LAMBDA: f64 = 0.012;
 
+// The estimates over the log are those of one moment, not averaged over Adam's motion.
+const MOMENT: f64 = 0.02;
+
 #[track_caller]
-fn near(metrics: &BTreeMap<String, f64>, name: &str, expected: f64, tolerance: f64) {
-    let found = metrics[name];
+fn near(name: &str, found: f64, expected: f64, tolerance: f64) {
     println!("{name}: {found:.5}, exactly {expected:.5}");
     assert!((found - expected).abs() <= tolerance, "{name}: {found}, exactly {expected}");
 }
+
+const ONES: [[f32; ACTIONS]; STATES] = [[1.0; ACTIONS]; STATES];
 
 fn check_plain(gamma: f64, starts: &[usize], tightness: f64) {
     let world = World::new();
     let log = world.log(starts, 400);
     let exact = Empirical::new(&world, &log, gamma);
-    let free = exact.solve(ALPHA, 0.0, None);
-    let limit = tightness * free.cost;
-    let optimum = exact.solve(ALPHA, 0.0, Some(limit));
+    let limit = tightness * exact.solve(ALPHA, 0.0, None).cost;
+    let optimum = exact.solve(ALPHA, 0.0, Some(CostConstraint { limit, last_step_credit: 0.0 }));
     assert!(optimum.lambda > 0.05 && (optimum.cost - limit).abs() < 1e-6, "the limit binds");
-    let metrics = learn(&log, &format!("gamma = {gamma:?}\nalpha = 2.0\nepsilon = 0.0"), limit);
-    near(&metrics, "reward", optimum.reward, VALUE);
-    near(&metrics, "cost/wear", optimum.cost, VALUE);
-    near(&metrics, "lambda/wear", optimum.lambda, LAMBDA);
-    near(&metrics, "w/mean", exact.mean(&optimum.w, &[[1.0; ACTIONS]; STATES]), VALUE);
+    let (metrics, estimates) = learn(&log, &format!("gamma = {gamma:?}\nepsilon = 0.0"), &per_step(limit));
+    near("reward", metrics["reward"], optimum.reward, VALUE);
+    near("cost", metrics["cost/wear"], optimum.cost, VALUE);
+    near("lambda", metrics["lambda/wear"], optimum.lambda, LAMBDA);
+    near("mean w", metrics["w/mean"], exact.mean(&optimum.w, &ONES), VALUE);
+    near("reward over the log", estimates.reward, optimum.reward, MOMENT);
+    near("cost over the log", estimates.costs[0].per_step, optimum.cost, MOMENT);
+    near("mean w over the log", estimates.mean_weight, exact.mean(&optimum.w, &ONES), MOMENT);
+    assert_eq!(estimates.weights.len(), log.len());
 }
 
 #[test]
@@ -325,6 +341,28 @@ fn an_undiscounted_problem_with_a_binding_limit_is_solved() {
     check_plain(1.0, &[0], 0.8);
 }
 
+/// Episodes last as long as the policy lets them: the constraint is on the total cost of one.
+#[test]
+fn a_limit_per_episode_of_varying_length_is_kept() {
+    let world = World::new();
+    let log = world.log(&[0], 400);
+    let exact = Empirical::new(&world, &log, 1.0);
+    let mut last_step = [[0.0; ACTIONS]; STATES];
+    last_step[LAST] = [1.0; ACTIONS];
+    let of_episode = |solution: &Solution| solution.cost / exact.mean(&solution.w, &last_step);
+    let limit = 0.9 * of_episode(&exact.solve(ALPHA, 0.0, None));
+    let optimum = exact.solve(ALPHA, 0.0, Some(CostConstraint { limit: 0.0, last_step_credit: limit }));
+    assert!(optimum.lambda > 0.02 && (of_episode(&optimum) - limit).abs() < 1e-5, "the limit binds");
+    let (metrics, estimates) =
+        learn(&log, "gamma = 1.0\nepsilon = 0.0", &format!("limit = {limit:?}\nunit = \"episode\""));
+    near("reward", metrics["reward"], optimum.reward, VALUE);
+    near("lambda", metrics["lambda/wear"], optimum.lambda, LAMBDA);
+    near("cost less credit", metrics["cost/wear"], 0.0, VALUE);
+    near("cost over the log", estimates.costs[0].per_step, optimum.cost, MOMENT);
+    // A quotient by the share of last steps, about 0.25.
+    near("cost of an episode", estimates.costs[0].per_episode.unwrap(), limit, MOMENT / 0.25);
+}
+
 #[test]
 fn a_limit_far_above_costs_nothing() {
     let world = World::new();
@@ -332,11 +370,11 @@ fn a_limit_far_above_costs_nothing() {
     let exact = Empirical::new(&world, &log, 0.9);
     let free = exact.solve(ALPHA, 0.0, None);
     for epsilon in [0.0, 0.01] {
-        let metrics =
-            learn(&log, &format!("gamma = 0.9\nalpha = 2.0\nepsilon = {epsilon:?}"), 3.0 * free.cost);
-        near(&metrics, "lambda/wear", 0.0, 1e-2);
-        near(&metrics, "reward", free.reward, VALUE);
-        near(&metrics, "cost/wear", free.cost, VALUE);
+        let fields = format!("gamma = 0.9\nepsilon = {epsilon:?}");
+        let (metrics, _) = learn(&log, &fields, &per_step(3.0 * free.cost));
+        near("lambda", metrics["lambda/wear"], 0.0, 2e-3);
+        near("reward", metrics["reward"], free.reward, VALUE);
+        near("cost", metrics["cost/wear"], free.cost, VALUE);
     }
 }
 
@@ -348,11 +386,15 @@ fn the_upper_bound_is_held_to_the_limit() {
     let epsilon = 0.02;
     let limit = exact.solve(ALPHA, 0.0, None).cost;
     let (optimum, bound) = exact.solve_conservative(ALPHA, limit, epsilon);
-    assert!((bound - limit).abs() < 1e-4 && optimum.cost < 0.95 * limit, "the bound binds before the cost does");
-    let metrics = learn(&log, &format!("gamma = 0.9\nalpha = 2.0\nepsilon = {epsilon:?}"), limit);
-    near(&metrics, "cost_bound/wear", bound, VALUE);
-    near(&metrics, "cost/wear", optimum.cost, VALUE);
-    near(&metrics, "reward", optimum.reward, VALUE);
-    near(&metrics, "lambda/wear", optimum.lambda, LAMBDA);
-    near(&metrics, "kl/wear", epsilon, 0.2 * epsilon);
+    assert!(
+        (bound - limit).abs() < 1e-4 && optimum.cost < 0.95 * limit,
+        "the bound binds before the cost does"
+    );
+    let (metrics, _) = learn(&log, &format!("gamma = 0.9\nepsilon = {epsilon:?}"), &per_step(limit));
+    near("bound", metrics["cost_bound/wear"], bound, VALUE);
+    near("cost", metrics["cost/wear"], optimum.cost, VALUE);
+    near("reward", metrics["reward"], optimum.reward, VALUE);
+    near("lambda", metrics["lambda/wear"], optimum.lambda, LAMBDA);
+    // Relative, as the spread of ell is: a few percent.
+    near("kl", metrics["kl/wear"], epsilon, 0.1 * epsilon);
 }

@@ -52,6 +52,10 @@ impl Learner for BcLearner {
         self.policy.visit_state(visit);
     }
 
+    fn occupancy_ratios(&mut self, _: &Batch, _: &Pool) -> Option<&[f32]> {
+        None
+    }
+
     fn policy_parameters(&self) -> &[f32] {
         self.policy.exported()
     }

@@ -4,9 +4,7 @@ use coptidice_core::Divergence;
 use coptidice_nn::{Activation, BlockSpec};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Extraction, GradientPenalty, Networks, RewardScale, ScaleRule, TrainConfig,
-};
+use super::{Extraction, GradientPenalty, Networks, RewardScale, ScaleRule, TrainConfig};
 use crate::coptidice::losses::BoundLoss;
 use crate::policy::Acting;
 use crate::registry::Algorithm;

@@ -112,7 +112,10 @@ fn values_out_of_range_are_named() {
     ] {
         for value in values {
             let found = validate(&format!("{field} = {value}\n{LIMIT}"));
-            assert!(matches!(&found, Err(ConfigError::Range { field: named, .. }) if *named == field), "{found:?}");
+            assert!(
+                matches!(&found, Err(ConfigError::Range { field: named, .. }) if *named == field),
+                "{found:?}"
+            );
         }
     }
 }

@@ -93,10 +93,9 @@ impl DiceLearner {
         })
     }
 
-    /// Gradient of `J_nu` (`eq:J_theta`) with its penalty; leaves `w`.
-    fn value_gradient(&mut self, batch: &Batch, pool: &Pool) {
-        let TrainedNetwork { network, params, grads, cache, .. } = &mut self.nu;
-        grads.fill(0.0);
+    /// `J_nu` (`eq:J_theta`) with its gradient in `nu`; leaves `w`.
+    fn flow(&mut self, batch: &Batch, pool: &Pool) {
+        let TrainedNetwork { network, params, cache, .. } = &mut self.nu;
         let nu = network.forward(params, &batch.states, 3 * batch.size, cache, pool);
         self.figures.largest_nu = largest(nu);
         self.figures.flow = flow_loss(
@@ -110,6 +109,13 @@ impl DiceLearner {
             &mut self.w,
             &mut self.d_nu,
         );
+    }
+
+    /// Gradient of `J_nu` in the parameters, with its penalty; leaves `w` and the plain estimates of cost.
+    fn value_gradient(&mut self, batch: &Batch, pool: &Pool) {
+        self.flow(batch, pool);
+        let TrainedNetwork { network, params, grads, cache, .. } = &mut self.nu;
+        grads.fill(0.0);
         network.backward(params, &batch.states, &self.d_nu, 3 * batch.size, cache, grads, None, pool);
         self.figures.nu_penalty = penalise(&mut self.nu, batch, &self.config, pool);
         let costs = self.limits.len();
@@ -127,7 +133,17 @@ impl DiceLearner {
         let outputs = network.forward(params, &batch.states, 3 * batch.size, cache, pool);
         let (epsilon, form) = (self.config.epsilon, self.config.bound_loss);
         let tau = &self.multipliers.tau;
-        bound_loss(batch.samples(), &self.w, outputs, tau, epsilon, form, ell, d_chi, &mut self.figures.bounds);
+        bound_loss(
+            batch.samples(),
+            &self.w,
+            outputs,
+            tau,
+            epsilon,
+            form,
+            ell,
+            d_chi,
+            &mut self.figures.bounds,
+        );
         network.backward(params, &batch.states, d_chi, 3 * batch.size, cache, grads, None, pool);
         self.figures.chi_penalty = penalise(chi, batch, &self.config, pool);
     }
@@ -170,7 +186,9 @@ fn penalise(trained: &mut TrainedNetwork, batch: &Batch, config: &TrainConfig, p
 
 /// Largest absolute value; NaN if any value is.
 fn largest(values: &[f32]) -> f64 {
-    let top = values.iter().fold(0.0_f32, |top, v| if v.is_nan() || top.is_nan() { f32::NAN } else { top.max(v.abs()) });
+    let top = values
+        .iter()
+        .fold(0.0_f32, |top, v| if v.is_nan() || top.is_nan() { f32::NAN } else { top.max(v.abs()) });
     f64::from(top)
 }
 
@@ -206,6 +224,11 @@ impl Learner for DiceLearner {
         }
         self.multipliers.visit_state(visit);
         self.policy.visit_state(visit);
+    }
+
+    fn occupancy_ratios(&mut self, batch: &Batch, pool: &Pool) -> Option<&[f32]> {
+        self.flow(batch, pool);
+        Some(&self.w)
     }
 
     fn policy_parameters(&self) -> &[f32] {

@@ -28,7 +28,8 @@ struct Settings {
 
 impl Recorded {
     fn open(name: &str) -> Self {
-        let path = format!("{}/../../fixtures/agents/torch-step-{name}.safetensors", env!("CARGO_MANIFEST_DIR"));
+        let path =
+            format!("{}/../../fixtures/agents/torch-step-{name}.safetensors", env!("CARGO_MANIFEST_DIR"));
         let bytes = std::fs::read(path).unwrap();
         let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
         let settings = serde_json::from_str(&header.metadata().as_ref().unwrap()["settings"]).unwrap();
@@ -66,7 +67,8 @@ impl Recorded {
         };
         let value = [dense(12, true, "tanh"), dense(10, false, "elu"), dense(8, false, "elu")].join(", ");
         let residual = "{ kind = \"residual\", width = 16 }";
-        let policy = [&dense(9, true, "tanh"), &dense(16, false, "identity"), residual, residual].map(String::from);
+        let policy =
+            [&dense(9, true, "tanh"), &dense(16, false, "identity"), residual, residual].map(String::from);
         let Settings { gamma, alpha, epsilon, form } = &self.settings;
         format!(
             "preset = \"paper\"\ngamma = {gamma:?}\nalpha = {alpha:?}\nepsilon = {epsilon:?}\nbound_loss = \"{form}\"\n\
@@ -222,7 +224,8 @@ impl Objective<'_> {
     fn linear(&self, params: &[f64], outputs: usize, row: usize, output: usize) -> f64 {
         let x = &self.batch.states[row * self.dim..(row + 1) * self.dim];
         let weights = &params[output * self.dim..(output + 1) * self.dim];
-        weights.iter().zip(x).map(|(w, &x)| w * f64::from(x)).sum::<f64>() + params[outputs * self.dim + output]
+        weights.iter().zip(x).map(|(w, &x)| w * f64::from(x)).sum::<f64>()
+            + params[outputs * self.dim + output]
     }
 
     fn advantages(&self, p: &Point) -> Vec<f64> {
@@ -275,7 +278,8 @@ impl Objective<'_> {
     fn policy(&self, p: &Point, w: &[f64]) -> f64 {
         let size = self.batch.size;
         let term = |b: usize| {
-            let logits: Vec<f64> = (0..self.actions).map(|a| self.linear(&p.policy, self.actions, b, a)).collect();
+            let logits: Vec<f64> =
+                (0..self.actions).map(|a| self.linear(&p.policy, self.actions, b, a)).collect();
             let normaliser = logits.iter().map(|l| l.exp()).sum::<f64>().ln();
             w[b] * (logits[self.batch.action_ids[b] as usize] - normaliser)
         };
@@ -284,7 +288,11 @@ impl Objective<'_> {
 }
 
 /// Central differences in every place of one group.
-fn differences(p: &Point, group: impl Fn(&mut Point) -> &mut [f64], value: impl Fn(&Point) -> f64) -> Vec<f64> {
+fn differences(
+    p: &Point,
+    group: impl Fn(&mut Point) -> &mut [f64],
+    value: impl Fn(&Point) -> f64,
+) -> Vec<f64> {
     let h = 1e-5;
     let count = group(&mut p.clone()).len();
     (0..count)
@@ -316,12 +324,15 @@ fn check_against_differences(gamma: f64, seed: u64) {
     if gamma < 1.0 {
         multipliers[4] = 0.0;
     }
-    set_params(&mut learner, &[
-        ("nu.params", nu.clone()),
-        ("chi.params", chi.clone()),
-        ("policy.params", policy.clone()),
-        ("multipliers.params", multipliers.clone()),
-    ]);
+    set_params(
+        &mut learner,
+        &[
+            ("nu.params", nu.clone()),
+            ("chi.params", chi.clone()),
+            ("policy.params", policy.clone()),
+            ("multipliers.params", multipliers.clone()),
+        ],
+    );
     let mut sampler = Sampler::new(&problem);
     let batch = sampler.draw(0);
     learner.step(batch, &Pool::new(1).unwrap());
@@ -347,7 +358,11 @@ fn check_against_differences(gamma: f64, seed: u64) {
     let bounds = |p: &Point| (0..costs).map(|k| objective.bound(p, &w, k)).sum::<f64>();
     let chi = &learner.bound.as_ref().unwrap().chi;
     near("chi", &chi.grads, &differences(&point, |p| &mut p.chi, bounds));
-    near("policy", learner.policy.gradient(), &differences(&point, |p| &mut p.policy, |p| objective.policy(p, &w)));
+    near(
+        "policy",
+        learner.policy.gradient(),
+        &differences(&point, |p| &mut p.policy, |p| objective.policy(p, &w)),
+    );
     let compared: Vec<f64> = (0..costs).map(|k| objective.bound(&point, &w, k)).collect();
     let price = |p: &Point| -> f64 {
         (0..costs).map(|k| p.log_lambda[k].exp() * (objective.limits[k] - compared[k])).sum()

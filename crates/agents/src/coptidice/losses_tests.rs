@@ -92,7 +92,8 @@ fn lagrangian(case: &Case, w: &[f64], alpha: f64, divergence: Divergence) -> f64
     let mut value = case.mu;
     for b in 0..SIZE {
         let at = |row: usize| f64::from(case.nu[row]);
-        let mut e = f64::from(case.rewards[b]) + f64::from(case.discounts[b]) * at(SIZE + b) - at(b) - case.mu;
+        let mut e =
+            f64::from(case.rewards[b]) + f64::from(case.discounts[b]) * at(SIZE + b) - at(b) - case.mu;
         for k in 0..COSTS {
             e -= case.lambda[k] * f64::from(case.costs[b * COSTS + k]);
         }
@@ -111,7 +112,8 @@ fn exponents(case: &Case, k: usize) -> Vec<f64> {
     (0..SIZE)
         .map(|b| {
             let chi = |row: usize| f64::from(case.chi[row * COSTS + k]);
-            let step = f64::from(case.costs[b * COSTS + k]) + f64::from(case.discounts[b]) * chi(SIZE + b) - chi(b);
+            let step =
+                f64::from(case.costs[b * COSTS + k]) + f64::from(case.discounts[b]) * chi(SIZE + b) - chi(b);
             f64::from(case.w[b]) * step + (1.0 - case.gamma) * chi(2 * SIZE + b)
         })
         .collect()

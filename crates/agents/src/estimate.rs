@@ -1,0 +1,79 @@
+//! What the dual says of its own optimum, over the whole log.
+//!
+//! With `w` from the last parameters, `E_d[x] = E_{d^D}[w x]` for any quantity `x` of a transition. These are the
+//! learner's expectations of the *optimum*, not of the policy drawn from it, which has to be evaluated in its own right.
+
+use coptidice_core::rng::stream;
+use coptidice_nn::Pool;
+use rand::RngExt as _;
+
+use crate::learner::Learner;
+use crate::problem::Problem;
+use crate::sampler::Sampler;
+
+/// At most this many rows are visited; longer logs are thinned evenly.
+const MOST_ROWS: usize = 1 << 20;
+
+/// Expectations under the learned occupancy, in the log's units.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Estimates {
+    /// `w` of the visited rows, in the order of the log.
+    pub weights: Vec<f32>,
+    /// The log's rows are visited at this stride.
+    pub stride: usize,
+    /// Mean of `w`: 1 where the flow constraints are met (less where terminals end a discounted process early).
+    pub mean_weight: f64,
+    /// `E[w r]`, reward per step.
+    pub reward: f64,
+    /// The costs with limits.
+    pub costs: Vec<CostEstimate>,
+}
+
+/// Expectation of one cost under the learned occupancy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CostEstimate {
+    /// Name of the cost.
+    pub name: String,
+    /// `E[w c]`, cost per step.
+    pub per_step: f64,
+    /// `E[w c] / E[w 1{last step}]`, cost per episode: exact in the restart chain (`gamma = 1`), and meaningless
+    /// elsewhere, where it is `None`.
+    pub per_episode: Option<f64>,
+}
+
+/// Visits the log; `None` for a learner without occupancy ratios.
+pub(crate) fn estimate(problem: &Problem<'_>, learner: &mut dyn Learner, pool: &Pool) -> Option<Estimates> {
+    let (data, size) = (problem.data, problem.config.batch_size);
+    let stride = data.len().div_ceil(MOST_ROWS);
+    let rows: Vec<usize> = (0..data.len()).step_by(stride).collect();
+    let mut sampler = Sampler::new(problem);
+    let mut weights = Vec::with_capacity(rows.len());
+    for (position, chunk) in rows.chunks(size).enumerate() {
+        let mut rng = stream(problem.config.seed, "estimate", position as u64);
+        // A short last chunk is filled up with its first row, and the filling thrown away.
+        let batch = sampler.gather(|b| {
+            let mut start = || rng.random_range(0..data.episodes().len());
+            (*chunk.get(b).unwrap_or(&chunk[0]), [start(), start()], 0.5)
+        });
+        let ratios = pool.install(|| learner.occupancy_ratios(batch, pool).map(<[f32]>::to_vec))?;
+        weights.extend_from_slice(&ratios[..chunk.len()]);
+    }
+    let mean = |value: &dyn Fn(usize) -> f64| {
+        let terms = weights.iter().zip(&rows).map(|(&w, &row)| f64::from(w) * value(row));
+        terms.sum::<f64>() / rows.len() as f64
+    };
+    let ends =
+        (problem.config.gamma == 1.0).then(|| mean(&|row| f64::from(u8::from(data.ends_episode(row)))));
+    let costs = problem.costs.iter().map(|cost| {
+        let per_step = mean(&|row| f64::from(data.costs(row)[cost.column]));
+        let per_episode = ends.filter(|&ends| ends > 0.0).map(|ends| per_step / ends);
+        CostEstimate { name: cost.name.clone(), per_step, per_episode }
+    });
+    Some(Estimates {
+        stride,
+        mean_weight: mean(&|_| 1.0),
+        reward: mean(&|row| f64::from(data.reward(row))),
+        costs: costs.collect(),
+        weights,
+    })
+}
