@@ -199,7 +199,14 @@ impl Case {
         let mut initial = vec![0.0; states];
         match initial.get_mut(raw.initial_state) {
             Some(p) => *p = 1.0,
-            None => return Err(CmdpError::Shape { what: "initial_state", expected: states, found: raw.initial_state }.into()),
+            None => {
+                return Err(CmdpError::Shape {
+                    what: "initial_state",
+                    expected: states,
+                    found: raw.initial_state,
+                }
+                .into());
+            }
         }
         let parts = |transitions| CmdpParts {
             transitions,
@@ -249,7 +256,7 @@ impl Case {
                 alpha: self.alpha,
             };
             let solution = if algorithm == CaseAlgorithm::Vanilla {
-                dice::coptidice_naive(&problem, Effort::default())?
+                dice::coptidice_naive(&problem, None, Effort::default())?
             } else {
                 let samples = Samples::with_floor(&self.estimate, &self.data_occupancy, SAMPLE_FLOOR)?;
                 let bound = BoundProblem {
@@ -259,7 +266,7 @@ impl Case {
                     costs: self.estimate.costs(),
                     last_step_credits: &[0.0],
                 };
-                dice::coptidice(&problem, &bound, Effort::default())?
+                dice::coptidice(&problem, &bound, None, Effort::default())?
             };
             w = solution.w;
             (outcome, lambda) = (solution.outcome, solution.lambda[0]);
@@ -272,7 +279,8 @@ impl Case {
         for x in &mut w {
             *x = x.max(POLICY_FLOOR);
         }
-        let clipped: Vec<f64> = w.iter().zip(&self.data_occupancy).map(|(&w, &d)| w * d + POLICY_FLOOR).collect();
+        let clipped: Vec<f64> =
+            w.iter().zip(&self.data_occupancy).map(|(&w, &d)| w * d + POLICY_FLOOR).collect();
         let policy = Policy::from_mass(&uniform, &clipped)?;
         let seconds = started.elapsed().as_secs_f64();
         let evaluation = Evaluator::new(self.truth.states()).evaluate(&self.truth, &policy)?;
@@ -327,6 +335,7 @@ fn indexed(table: &'static str, rows: &[[f64; 4]]) -> Result<Vec<(u32, u32, u32,
         let whole = value >= 0.0 && value <= f64::from(u32::MAX) && value.fract() == 0.0;
         if whole { Ok(value as u32) } else { Err(CaseError::NotAnIndex { table, row, value }) }
     };
-    let convert = |(row, r): (usize, &[f64; 4])| Ok((index(row, r[0])?, index(row, r[1])?, index(row, r[2])?, r[3]));
+    let convert =
+        |(row, r): (usize, &[f64; 4])| Ok((index(row, r[0])?, index(row, r[1])?, index(row, r[2])?, r[3]));
     rows.iter().enumerate().map(convert).collect()
 }

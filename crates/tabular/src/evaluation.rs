@@ -91,7 +91,11 @@ impl Evaluator {
             return Err(CmdpError::Shape { what: "policy", expected: m.pairs(), found });
         }
         if self.system.order() != m.states() {
-            return Err(CmdpError::Shape { what: "evaluator", expected: m.states(), found: self.system.order() });
+            return Err(CmdpError::Shape {
+                what: "evaluator",
+                expected: m.states(),
+                found: self.system.order(),
+            });
         }
         Ok(())
     }
@@ -124,7 +128,9 @@ mod average {
                     end += p * m.transitions().end_probability(pair);
                 }
                 if end > 0.0 {
-                    row.extend(m.initial().iter().enumerate().filter(|(_, p)| **p > 0.0).map(|(t, &p)| (t, end * p)));
+                    row.extend(
+                        m.initial().iter().enumerate().filter(|(_, p)| **p > 0.0).map(|(t, &p)| (t, end * p)),
+                    );
                 }
                 row
             })
@@ -255,7 +261,8 @@ mod tests {
 
     /// Two states; action 0 stays, action 1 moves on. Reward 1 in state 1.
     fn two_state(gamma: f64) -> Cmdp {
-        let t = Transitions::from_triples(2, 2, [(0, 0, 0, 1.0), (0, 1, 1, 1.0), (1, 0, 1, 1.0), (1, 1, 0, 1.0)]);
+        let t =
+            Transitions::from_triples(2, 2, [(0, 0, 0, 1.0), (0, 1, 1, 1.0), (1, 0, 1, 1.0), (1, 1, 0, 1.0)]);
         Cmdp::new(CmdpParts {
             transitions: t.unwrap(),
             episode_end: EpisodeEnd::Absorb,
@@ -299,7 +306,11 @@ mod tests {
     /// Transient start that splits 1:3 between two absorbing states.
     #[test]
     fn undiscounted_mass_is_split_by_absorption_probability() {
-        let t = Transitions::from_triples(3, 1, [(0, 0, 0, 0.6), (0, 0, 1, 0.1), (0, 0, 2, 0.3), (1, 0, 1, 1.0), (2, 0, 2, 1.0)]);
+        let t = Transitions::from_triples(
+            3,
+            1,
+            [(0, 0, 0, 0.6), (0, 0, 1, 0.1), (0, 0, 2, 0.3), (1, 0, 1, 1.0), (2, 0, 2, 1.0)],
+        );
         let m = Cmdp::new(CmdpParts {
             transitions: t.unwrap(),
             episode_end: EpisodeEnd::Absorb,
@@ -317,7 +328,10 @@ mod tests {
     /// happens in every second step.
     #[test]
     fn restart_chain_counts_ends_per_step() {
-        let t = Transitions::from_triples(1, 1, [(0, 0, 0, 0.5)]).unwrap().with_end_probability(vec![0.5]).unwrap();
+        let t = Transitions::from_triples(1, 1, [(0, 0, 0, 0.5)])
+            .unwrap()
+            .with_end_probability(vec![0.5])
+            .unwrap();
         let make = |gamma, episode_end| {
             Cmdp::new(CmdpParts {
                 transitions: t.clone(),
@@ -331,9 +345,17 @@ mod tests {
         };
         let policy = Policy::uniform(1, 1).unwrap();
         assert_relative_eq!(evaluate(&make(1.0, EpisodeEnd::Restart), &policy).unwrap().reward, 1.0);
-        assert_relative_eq!(evaluate(&make(0.8, EpisodeEnd::Restart), &policy).unwrap().reward, 1.0, max_relative = 1e-14);
+        assert_relative_eq!(
+            evaluate(&make(0.8, EpisodeEnd::Restart), &policy).unwrap().reward,
+            1.0,
+            max_relative = 1e-14
+        );
         // Absorbed: Σ (1−γ)γ^t 2^{-t} = .2/.6.
-        assert_relative_eq!(evaluate(&make(0.8, EpisodeEnd::Absorb), &policy).unwrap().reward, 1.0 / 3.0, max_relative = 1e-13);
+        assert_relative_eq!(
+            evaluate(&make(0.8, EpisodeEnd::Absorb), &policy).unwrap().reward,
+            1.0 / 3.0,
+            max_relative = 1e-13
+        );
     }
 
     #[test]

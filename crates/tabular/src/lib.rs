@@ -7,15 +7,21 @@
 //! | [`lp`] | the CMDP linear program |
 //! | [`counts`] | maximum-likelihood CMDP from counts |
 //! | [`case`] | one stored case, read, solved, evaluated |
+//! | [`generate`] | random CMDPs, behaviour policies, trajectories |
+//! | [`baselines`] | what the paper compares with; CoinDICE and bootstrap bounds |
+//! | [`experiments`] | the paper's experiments on random CMDPs |
 //! | [`dice`] | OptiDICE, COptiDICE, the cost bound |
 //!
 //! All values and occupancies are `(1−γ)`-normalised, averages per step. Solvers return an [`Outcome`] and a
 //! [`Certificate`] with their answer; errors are for inputs that pose no problem at all.
 
+pub mod baselines;
 pub mod case;
 pub mod counts;
 pub mod dice;
 pub mod evaluation;
+pub mod experiments;
+pub mod generate;
 mod linalg;
 pub mod lp;
 mod outcome;

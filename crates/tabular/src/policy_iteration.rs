@@ -35,7 +35,11 @@ pub fn optimal_policy(m: &Cmdp, table: &[f64]) -> Result<OptimalPolicy, CmdpErro
     let mut search = PolicySearch::new(m.states());
     let value = search.improve(m, table);
     let choice: Vec<usize> = search.choice.iter().map(|&pair| pair as usize % m.actions()).collect();
-    Ok(OptimalPolicy { policy: Policy::deterministic(m.actions(), &choice)?, state_values: search.values, value })
+    Ok(OptimalPolicy {
+        policy: Policy::deterministic(m.actions(), &choice)?,
+        state_values: search.values,
+        value,
+    })
 }
 
 /// Workspace: the current deterministic policy as one pair per state, and its values.

@@ -87,12 +87,18 @@ fn evaluation_reproduces_recorded_values() {
     for name in exact().keys() {
         let case = case(name);
         let raw = raw(name);
-        for (field, reward_tolerance) in [("pi_b", 1e-12), ("opt_cmdp", 1e-12), ("basic", 1e-12), ("conservative", 1e-12)] {
+        for (field, reward_tolerance) in
+            [("pi_b", 1e-12), ("opt_cmdp", 1e-12), ("basic", 1e-12), ("conservative", 1e-12)]
+        {
             let table: Vec<Vec<f64>> = serde_json::from_value(raw[field]["policy"].clone()).unwrap();
             let policy = coptidice_core::Policy::new(50, 4, table.concat()).unwrap();
             let value = evaluate(&case.truth, &policy).unwrap();
             let recorded = raw[field]["V_R"].as_f64().unwrap();
-            assert!((value.reward - recorded).abs() < reward_tolerance, "{name} {field} {} {recorded}", value.reward);
+            assert!(
+                (value.reward - recorded).abs() < reward_tolerance,
+                "{name} {field} {} {recorded}",
+                value.reward
+            );
             let recorded = raw[field]["V_C"].as_f64().unwrap();
             assert!((value.costs[0] - recorded).abs() < 1e-12, "{name} {field}");
         }

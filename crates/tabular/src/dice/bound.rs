@@ -120,7 +120,8 @@ impl<'a> BoundSolver<'a> {
                 break Outcome::IterationLimit;
             }
             iterations += 1;
-            let next = self.direction(state.beta, epsilon).and_then(|d| self.backtrack(state, &d, value, epsilon));
+            let next =
+                self.direction(state.beta, epsilon).and_then(|d| self.backtrack(state, &d, value, epsilon));
             match next {
                 Some(next) => value = next,
                 None => {
@@ -161,7 +162,8 @@ impl<'a> BoundSolver<'a> {
     /// must vanish instead.
     fn within(&self, flow: f64, kl: f64, beta: f64, epsilon: f64) -> bool {
         let excess = self.tilt.moments.kl - epsilon;
-        let radius = excess.abs() <= kl * epsilon + 1e-14 || (excess < 0.0 && -excess / beta <= 1e-14 * self.scale);
+        let radius =
+            excess.abs() <= kl * epsilon + 1e-14 || (excess < 0.0 && -excess / beta <= 1e-14 * self.scale);
         self.flow_residual() <= flow && radius
     }
 

@@ -47,7 +47,11 @@ struct Search<'a, 'b> {
 }
 
 /// COptiDICE with the cost bound.
-pub(super) fn solve(dual: &mut Dual, problem: &BoundProblem<'_>, effort: Effort) -> (Outcome, Vec<CostBound>) {
+pub(super) fn solve(
+    dual: &mut Dual,
+    problem: &BoundProblem<'_>,
+    effort: Effort,
+) -> (Outcome, Vec<CostBound>) {
     let naive = minimise_naive(dual, effort);
     let k = dual.limits.len();
     let pairs = problem.samples.pairs();
@@ -73,7 +77,8 @@ pub(super) fn solve(dual: &mut Dual, problem: &BoundProblem<'_>, effort: Effort)
         Outcome::Solved | Outcome::AlmostSolved if k > 1 => search.complementarity(naive),
         other => other,
     };
-    let bounds = search.values.into_iter().zip(search.states).map(|(v, s)| CostBound::new(v, s.chi)).collect();
+    let bounds =
+        search.values.into_iter().zip(search.states).map(|(v, s)| CostBound::new(v, s.chi)).collect();
     (outcome, bounds)
 }
 
@@ -130,7 +135,7 @@ impl Search<'_, '_> {
         }
         for _ in 0..self.effort.lambda_steps {
             let slack = self.slack(0);
-            if slack.abs() <= self.tolerance(0) || high - low <= 1e-14 * high {
+            if slack.abs() <= self.tolerance(0) || (high.is_finite() && high - low <= 1e-14 * high) {
                 return self.combined(outcome);
             }
             let lambda = self.dual.lambda[0];

@@ -111,11 +111,22 @@ impl Dual {
         self.nu.clone_from(&self.search.values);
         if gamma >= 1.0 {
             self.mu = value;
-            let shift = if self.r.restarts { dot(&self.r.initial, &self.nu) } else { self.pin.map_or(0.0, |s| self.nu[s]) };
+            let shift = if self.r.restarts {
+                dot(&self.r.initial, &self.nu)
+            } else {
+                self.pin.map_or(0.0, |s| self.nu[s])
+            };
             for v in &mut self.nu {
                 *v -= shift;
             }
         }
+    }
+
+    /// Starts from multipliers found before, `ν` over all states of the CMDP.
+    pub(crate) fn start_from(&mut self, nu: &[f64], mu: f64, lambda: &[f64]) {
+        self.nu = self.r.states.iter().map(|&s| nu[s as usize]).collect();
+        self.mu = mu;
+        self.lambda.copy_from_slice(lambda);
     }
 
     fn scalarized(&self, p: usize) -> f64 {
@@ -220,12 +231,17 @@ impl Dual {
 
     /// `ĉ_k − E_d[C_k]`, the gradient in `λ`; empty when `λ` is held.
     fn limit_slack(&self, free_lambda: bool) -> Vec<f64> {
-        if free_lambda { (0..self.lambda.len()).map(|k| self.limits[k] - self.mean_cost(k)).collect() } else { Vec::new() }
+        if free_lambda {
+            (0..self.lambda.len()).map(|k| self.limits[k] - self.mean_cost(k)).collect()
+        } else {
+            Vec::new()
+        }
     }
 
     /// Largest first-order residual: flow, and for each limit the slack where `λ_k > 0`, the excess where `λ_k = 0`.
     fn residual(&self, slack: &[f64]) -> f64 {
-        let limits = self.lambda.iter().zip(slack).map(|(&l, &s)| if l > 0.0 { s.abs() } else { (-s).max(0.0) });
+        let limits =
+            self.lambda.iter().zip(slack).map(|(&l, &s)| if l > 0.0 { s.abs() } else { (-s).max(0.0) });
         limits.fold(self.flow_residual(), f64::max)
     }
 
@@ -376,7 +392,8 @@ impl Dual {
                 }
             }
             // A multiplier at zero that would turn negative is held, and the direction found again.
-            if let Some(k) = (0..held.len()).find(|&k| !held[k] && self.lambda[k] == 0.0 && d_lambda[k] < 0.0) {
+            if let Some(k) = (0..held.len()).find(|&k| !held[k] && self.lambda[k] == 0.0 && d_lambda[k] < 0.0)
+            {
                 held[k] = true;
                 continue;
             }
@@ -513,7 +530,11 @@ fn line_minimum(slope: impl Fn(f64) -> f64, bound: f64) -> Option<f64> {
     for _ in 0..60 {
         let secant = low + (high - low) * at_low / (at_low - at_high);
         let width = high - low;
-        let t = if secant.is_finite() { secant.clamp(low + 0.02 * width, high - 0.02 * width) } else { low + 0.1 * width };
+        let t = if secant.is_finite() {
+            secant.clamp(low + 0.02 * width, high - 0.02 * width)
+        } else {
+            low + 0.1 * width
+        };
         let at_t = slope(t);
         if at_t.abs() <= enough {
             return Some(t);

@@ -186,7 +186,12 @@ impl Problem<'_> {
         }
         if let Some(pair) = self.data_occupancy.iter().position(|d| !(d.is_finite() && *d >= 0.0)) {
             let value = self.data_occupancy[pair];
-            return Err(CmdpError::Occupancy { state: pair / m.actions(), action: pair % m.actions(), value }.into());
+            return Err(CmdpError::Occupancy {
+                state: pair / m.actions(),
+                action: pair % m.actions(),
+                value,
+            }
+            .into());
         }
         if !(self.alpha.is_finite() && self.alpha > 0.0) {
             return Err(DiceError::Alpha(self.alpha));
@@ -203,6 +208,21 @@ impl Problem<'_> {
     fn dual(&self) -> Option<Dual> {
         let reduced = Reduced::new(self.model, self.data_occupancy)?;
         Some(Dual::new(reduced, self.divergence, self.alpha, self.limits))
+    }
+
+    fn dual_from(&self, start: Option<&Solution>) -> Result<Option<Dual>, DiceError> {
+        let mut dual = self.dual();
+        if let (Some(dual), Some(start)) = (&mut dual, start) {
+            let (expected, found) = (self.model.states(), start.nu.len());
+            if found != expected {
+                return Err(CmdpError::Shape { what: "start", expected, found }.into());
+            }
+            if start.lambda.len() != self.limits.len() {
+                return Err(DiceError::Limits { limits: start.lambda.len(), costs: self.limits.len() });
+            }
+            dual.start_from(&start.nu, start.mu, &start.lambda);
+        }
+        Ok(dual)
     }
 
     /// Nothing can start from `p0` within the support.
@@ -301,23 +321,37 @@ pub fn optidice(problem: &Problem<'_>, effort: Effort) -> Result<Solution, DiceE
 
 /// Naive COptiDICE: limits on the costs as estimated from the data.
 ///
+/// `start` holds the multipliers of a similar problem (same numbers of states and costs) to start from; the
+/// solution does not depend on it, the number of steps does.
+///
 /// # Errors
 /// [`DiceError`] on an unusable problem.
-pub fn coptidice_naive(problem: &Problem<'_>, effort: Effort) -> Result<Solution, DiceError> {
+pub fn coptidice_naive(
+    problem: &Problem<'_>,
+    start: Option<&Solution>,
+    effort: Effort,
+) -> Result<Solution, DiceError> {
     problem.check()?;
-    let Some(mut dual) = problem.dual() else { return Ok(problem.unsupported()) };
+    let Some(mut dual) = problem.dual_from(start)? else { return Ok(problem.unsupported()) };
     let outcome = conservative::minimise_naive(&mut dual, effort);
     Ok(problem.solution(&dual, outcome, Vec::new()))
 }
 
 /// COptiDICE: limits on the upper bounds of the costs, `λ` solved to the root.
 ///
+/// `start` as in [`coptidice_naive`]; the naive solution of the same problem is the best one.
+///
 /// # Errors
 /// [`DiceError`] on an unusable problem.
-pub fn coptidice(problem: &Problem<'_>, bound: &BoundProblem<'_>, effort: Effort) -> Result<Solution, DiceError> {
+pub fn coptidice(
+    problem: &Problem<'_>,
+    bound: &BoundProblem<'_>,
+    start: Option<&Solution>,
+    effort: Effort,
+) -> Result<Solution, DiceError> {
     problem.check()?;
     bound.check(problem.model)?;
-    let Some(mut dual) = problem.dual() else { return Ok(problem.unsupported()) };
+    let Some(mut dual) = problem.dual_from(start)? else { return Ok(problem.unsupported()) };
     let (outcome, bounds) = conservative::solve(&mut dual, bound, effort);
     Ok(problem.solution(&dual, outcome, bounds))
 }

@@ -47,7 +47,13 @@ impl Samples {
             next: Vec::new(),
             mass: Vec::new(),
             end_mass: Vec::new(),
-            initial: m.initial().iter().enumerate().filter(|(_, p)| **p > 0.0).map(|(s, &p)| (s as u32, p)).collect(),
+            initial: m
+                .initial()
+                .iter()
+                .enumerate()
+                .filter(|(_, p)| **p > 0.0)
+                .map(|(s, &p)| (s as u32, p))
+                .collect(),
             gamma: m.gamma(),
             restarts: m.restarts(),
         };

@@ -117,7 +117,17 @@ impl<'a> Tilt<'a> {
             if w[pair] > MERGE {
                 let (state, full) = (pair / s.actions, next.len() == s.states && !self.outer.is_empty());
                 let w = w[pair];
-                self.active.push(Active { pair, state, w, cost: c, end_cost, start, full, end_mass, slope: 0.0 });
+                self.active.push(Active {
+                    pair,
+                    state,
+                    w,
+                    cost: c,
+                    end_cost,
+                    start,
+                    full,
+                    end_mass,
+                    slope: 0.0,
+                });
                 start += next.len() + 1;
                 scale = scale.max(w * c.abs().max(if end_mass > 0.0 { end_cost.abs() } else { 0.0 }));
                 continue;
@@ -349,7 +359,16 @@ struct RowSums {
 }
 
 #[inline(always)]
-fn tilt_full(u: &mut [f64], q: &mut [f64], mass: &[f64], chi: &[f64], base: f64, reach: f64, beta: f64, shift: f64) {
+fn tilt_full(
+    u: &mut [f64],
+    q: &mut [f64],
+    mass: &[f64],
+    chi: &[f64],
+    base: f64,
+    reach: f64,
+    beta: f64,
+    shift: f64,
+) {
     let n = u.len();
     let (q, mass, chi) = (&mut q[..n], &mass[..n], &chi[..n]);
     for i in 0..n {

@@ -101,7 +101,11 @@ impl FlowSystem {
     }
 
     /// Loads the chain of a policy: `chosen(s)` lists `(pair, probability)` of state `s`.
-    pub(crate) fn load<M: Pairs, I: Iterator<Item = (usize, f64)>>(&mut self, m: &M, chosen: impl Fn(usize) -> I) {
+    pub(crate) fn load<M: Pairs, I: Iterator<Item = (usize, f64)>>(
+        &mut self,
+        m: &M,
+        chosen: impl Fn(usize) -> I,
+    ) {
         if let Some(dense) = &mut self.dense {
             dense.load(m, chosen);
         } else {

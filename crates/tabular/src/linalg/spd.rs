@@ -48,8 +48,11 @@ impl Spd {
     /// increasing), dense when small.
     pub(crate) fn new<'a>(n: usize, rows: impl Iterator<Item = &'a [u32]>) -> Self {
         if n <= DENSE_LIMIT {
-            let memory =
-                MemBuffer::new(llt::factor::cholesky_in_place_scratch::<f64>(n, Par::Seq, Default::default()));
+            let memory = MemBuffer::new(llt::factor::cholesky_in_place_scratch::<f64>(
+                n,
+                Par::Seq,
+                Default::default(),
+            ));
             return Self { n, storage: Storage::Dense { values: vec![0.0; n * n], memory } };
         }
         let mut entries: Vec<u64> = (0..n as u64).map(|i| i << 32 | i).collect();
@@ -231,7 +234,13 @@ impl Spd {
     /// followed by the columns `f`, and is overwritten: the latter become `x`. `corner` is `C` row-major. `g` holds
     /// the border's right-hand sides, `m` for each column `f`, and becomes `z`. Returns `false` when the Schur
     /// complement is singular; then `x` solves `Hx = f` and `z = 0`.
-    pub(crate) fn solve_bordered(&mut self, m: usize, border: &mut [f64], corner: &[f64], g: &mut [f64]) -> bool {
+    pub(crate) fn solve_bordered(
+        &mut self,
+        m: usize,
+        border: &mut [f64],
+        corner: &[f64],
+        g: &mut [f64],
+    ) -> bool {
         let n = self.n;
         let original: Vec<f64> = border[..n * m].to_vec();
         self.solve(border);
@@ -326,7 +335,8 @@ mod tests {
                 h.add_outer(r, v, 2.0);
             }
             assert!(h.factor(0.0));
-            let (b1, b2): (Vec<f64>, Vec<f64>) = (0..n).map(|_| (rng.random::<f64>(), rng.random::<f64>())).unzip();
+            let (b1, b2): (Vec<f64>, Vec<f64>) =
+                (0..n).map(|_| (rng.random::<f64>(), rng.random::<f64>())).unzip();
             let f: Vec<f64> = (0..n).map(|i| (i as f64).sin()).collect();
             let corner = [0.0, 0.3, 0.3, -1.0];
             let mut g = [0.5, -2.0];

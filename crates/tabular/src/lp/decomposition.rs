@@ -102,14 +102,12 @@ impl Master<'_> {
         if !solve_small(&mut matrix, &mut direction) {
             return false;
         }
-        let leaving = (0..rows)
-            .filter(|&j| direction[j] > 1e-12)
-            .min_by(|&i, &j| {
-                let ratio = |j: usize| self.weights[j].max(0.0) / direction[j];
-                // Among ties an excess leaves first, so that phase one ends without them.
-                let rank = |j: usize| !matches!(self.basis[j], Column::Excess(_));
-                ratio(i).total_cmp(&ratio(j)).then(rank(i).cmp(&rank(j)))
-            });
+        let leaving = (0..rows).filter(|&j| direction[j] > 1e-12).min_by(|&i, &j| {
+            let ratio = |j: usize| self.weights[j].max(0.0) / direction[j];
+            // Among ties an excess leaves first, so that phase one ends without them.
+            let rank = |j: usize| !matches!(self.basis[j], Column::Excess(_));
+            ratio(i).total_cmp(&ratio(j)).then(rank(i).cmp(&rank(j)))
+        });
         match leaving {
             Some(j) => {
                 self.basis[j] = entering;
@@ -175,13 +173,15 @@ impl LpSolver {
                 continue;
             }
             let lambda = &master.multipliers[..k];
-            let slack = (0..k).min_by(|&i, &j| lambda[i].total_cmp(&lambda[j])).filter(|&i| lambda[i] < -GAIN);
+            let slack =
+                (0..k).min_by(|&i, &j| lambda[i].total_cmp(&lambda[j])).filter(|&i| lambda[i] < -GAIN);
             let entering = if let Some(i) = slack {
                 Column::Slack(i)
             } else {
                 let lambda: Vec<f64> = lambda.iter().map(|&l| l.max(0.0)).collect();
                 let (value, column) = self.price(m, &lambda, !phase_one);
-                let scale = if phase_one { cost_scale } else { reward_scale + cost_scale * scale_of(&lambda) };
+                let scale =
+                    if phase_one { cost_scale } else { reward_scale + cost_scale * scale_of(&lambda) };
                 if value <= master.multipliers[k] + GAIN * scale {
                     let bound = value + dot(&lambda, master.limits);
                     return (if phase_one { Outcome::Infeasible } else { Outcome::Solved }, bound, iteration);
@@ -206,7 +206,8 @@ impl LpSolver {
         let value = self.search.improve(m, &table);
         let states = self.search.state_occupancy(m);
         let choice = self.search.choice.clone();
-        let mean = |table: &[f64]| states.iter().zip(&choice).map(|(&d, &pair)| d * table[pair as usize]).sum();
+        let mean =
+            |table: &[f64]| states.iter().zip(&choice).map(|(&d, &pair)| d * table[pair as usize]).sum();
         let (reward, costs) = (mean(m.reward()), m.costs().iter().map(|c| mean(c)).collect());
         (value, Column::Policy { choice, states, reward, costs })
     }

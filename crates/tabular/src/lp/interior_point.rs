@@ -5,8 +5,8 @@
 
 use clarabel::algebra::CscMatrix;
 use clarabel::solver::{
-    DefaultSettings, DefaultSolver, IPSolver as _, SolverStatus, SupportedConeT, SupportedConeT::NonnegativeConeT,
-    SupportedConeT::ZeroConeT,
+    DefaultSettings, DefaultSolver, IPSolver as _, SolverStatus, SupportedConeT,
+    SupportedConeT::NonnegativeConeT, SupportedConeT::ZeroConeT,
 };
 use coptidice_core::{Cmdp, CmdpError};
 
@@ -59,10 +59,8 @@ pub(crate) fn solve(m: &Cmdp, limits: &[f64]) -> Result<LpSolution, CmdpError> {
         .expect("shapes agree by construction");
     solver.solve();
     let answer = &solver.solution;
-    let infeasible = matches!(
-        answer.status,
-        SolverStatus::PrimalInfeasible | SolverStatus::AlmostPrimalInfeasible
-    );
+    let infeasible =
+        matches!(answer.status, SolverStatus::PrimalInfeasible | SolverStatus::AlmostPrimalInfeasible);
     if infeasible {
         return Ok(LpSolution::without_flow(Outcome::Infeasible, pairs, k));
     }
@@ -71,8 +69,7 @@ pub(crate) fn solve(m: &Cmdp, limits: &[f64]) -> Result<LpSolution, CmdpError> {
     let costs: Vec<f64> = m.costs().iter().map(|c| dot(&occupancy, c)).collect();
     let lambda: Vec<f64> = answer.z[height - pairs - k..height - pairs].iter().map(|&l| l.max(0.0)).collect();
     let excess = costs.iter().zip(limits).map(|(c, l)| c - l).fold(0.0, f64::max);
-    let complementarity =
-        (0..k).map(|i| lambda[i] * (limits[i] - costs[i]).abs()).fold(0.0, f64::max);
+    let complementarity = (0..k).map(|i| lambda[i] * (limits[i] - costs[i]).abs()).fold(0.0, f64::max);
     let certificate = Certificate {
         objective: reward,
         dual_objective: -answer.obj_val_dual,
@@ -94,7 +91,8 @@ pub(crate) fn solve(m: &Cmdp, limits: &[f64]) -> Result<LpSolution, CmdpError> {
 
 fn program(m: &Cmdp, limits: &[f64]) -> (Rows, Vec<SupportedConeT<f64>>) {
     let (n, pairs, gamma) = (m.states(), m.pairs(), m.gamma());
-    let mut rows = Rows { right: m.initial().iter().map(|&p| (1.0 - gamma) * p).collect(), ..Rows::default() };
+    let mut rows =
+        Rows { right: m.initial().iter().map(|&p| (1.0 - gamma) * p).collect(), ..Rows::default() };
     for pair in 0..pairs {
         rows.push(pair / m.actions(), pair, 1.0);
         let (next, probability) = m.row(pair);

@@ -62,7 +62,11 @@ impl LpSolution {
 /// [`CmdpError::Shape`] if the number of limits is not that of costs, [`CmdpError::NotFinite`] if one is not finite.
 pub fn solve(m: &Cmdp, limits: &[f64]) -> Result<LpSolution, CmdpError> {
     check(m, limits)?;
-    if m.gamma() < 1.0 { LpSolver::new(m.states()).solve(m, limits) } else { interior_point::solve(m, limits) }
+    if m.gamma() < 1.0 {
+        LpSolver::new(m.states()).solve(m, limits)
+    } else {
+        interior_point::solve(m, limits)
+    }
 }
 
 pub(crate) fn check(m: &Cmdp, limits: &[f64]) -> Result<(), CmdpError> {

@@ -1,0 +1,154 @@
+//! Chunks: the raw results of consecutive runs, in one file each.
+//!
+//! # Format
+//!
+//! ```text
+//! 8 bytes   "CDTABEX1"
+//! u32 LE    length of the header
+//! header    JSON: {"config": ExperimentConfig, "first": u64, "runs": u64}
+//! records   runs × cells: 13 f64 LE (optimum, behaviour's reward and cost, reward and cost of each algorithm)
+//!           and 5 bytes (how each algorithm's program ended)
+//! 32 bytes  SHA-256 of everything before
+//! ```
+//!
+//! Chunks lie in `raw/<experiment>-<hash>/`, the hash that of the format and the configuration: results of different
+//! options never meet. They are written to a temporary name and renamed, so that a chunk that exists is whole.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::cell::{AlgorithmResult, CellResult};
+use super::{ExperimentConfig, ExperimentError};
+use crate::outcome::Outcome;
+
+/// Runs of a chunk. Part of the format: chunk `i` starts at run `25i`.
+pub const CHUNK_RUNS: u64 = 25;
+
+const MAGIC: &[u8; 8] = b"CDTABEX1";
+const DIGEST: usize = 32;
+const FLOATS: usize = 13;
+const RECORD: usize = FLOATS * 8 + 5;
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    config: ExperimentConfig,
+    first: u64,
+    runs: u64,
+}
+
+/// The directory of a configuration's chunks under an output directory.
+#[must_use]
+pub fn directory(out: &Path, config: &ExperimentConfig) -> PathBuf {
+    let mut hash = Sha256::new();
+    hash.update(MAGIC);
+    hash.update(serde_json::to_vec(config).expect("a configuration of names and numbers is JSON"));
+    let digest = hash.finalize();
+    let hex: String = digest.iter().take(6).map(|b| format!("{b:02x}")).collect();
+    out.join("raw").join(format!("{}-{hex}", config.experiment))
+}
+
+/// The file of chunk `index` in its directory.
+#[must_use]
+pub fn path(directory: &Path, index: u64) -> PathBuf {
+    directory.join(format!("chunk-{index:06}.bin"))
+}
+
+/// Writes the cells of consecutive runs from `first`.
+///
+/// # Errors
+/// [`ExperimentError::Io`].
+pub fn write(
+    path: &Path,
+    config: &ExperimentConfig,
+    first: u64,
+    cells: &[CellResult],
+) -> Result<(), ExperimentError> {
+    let failed = |source| ExperimentError::Io { path: path.to_owned(), source };
+    let runs = (cells.len() / config.cells_per_run()) as u64;
+    let header = serde_json::to_vec(&Header { config: config.clone(), first, runs })
+        .expect("a configuration of names and numbers is JSON");
+    let mut bytes = Vec::with_capacity(12 + header.len() + cells.len() * RECORD + DIGEST);
+    bytes.extend_from_slice(MAGIC);
+    bytes.extend_from_slice(&(header.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(&header);
+    for cell in cells {
+        let values = [cell.optimal_reward, cell.behaviour_reward, cell.behaviour_cost];
+        let values = values.into_iter().chain(cell.algorithms.iter().flat_map(|a| [a.reward, a.cost]));
+        values.for_each(|x| bytes.extend_from_slice(&x.to_le_bytes()));
+        bytes.extend(cell.algorithms.iter().map(|a| outcome_code(a.outcome)));
+    }
+    let digest = Sha256::digest(&bytes);
+    bytes.extend_from_slice(&digest);
+    let temporary = path.with_extension("bin.tmp");
+    let mut file = std::fs::File::create(&temporary).map_err(failed)?;
+    file.write_all(&bytes).map_err(failed)?;
+    file.sync_all().map_err(failed)?;
+    std::fs::rename(&temporary, path).map_err(failed)
+}
+
+/// Reads the cells of chunk `index`, at most [`CHUNK_RUNS`] runs; `None` if there is no such file.
+///
+/// # Errors
+/// [`ExperimentError::Io`], and [`ExperimentError::Chunk`] if the file is damaged or another configuration's.
+pub fn read(
+    path: &Path,
+    config: &ExperimentConfig,
+    index: u64,
+) -> Result<Option<Vec<CellResult>>, ExperimentError> {
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(source) if source.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(ExperimentError::Io { path: path.to_owned(), source }),
+    };
+    decode(&bytes, config, index)
+        .map(Some)
+        .map_err(|why| ExperimentError::Chunk { path: path.to_owned(), why: why.to_owned() })
+}
+
+fn decode(bytes: &[u8], config: &ExperimentConfig, index: u64) -> Result<Vec<CellResult>, &'static str> {
+    let body = bytes.len().checked_sub(DIGEST).ok_or("the file is truncated")?;
+    let (body, digest) = bytes.split_at(body);
+    let rest = body.strip_prefix(MAGIC).ok_or("this is no file of raw results")?;
+    if Sha256::digest(body).as_slice() != digest {
+        return Err("the checksum does not match: the file is damaged");
+    }
+    let (length, rest) = rest.split_first_chunk::<4>().ok_or("the file is truncated")?;
+    let (header, records) =
+        rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or("the file is truncated")?;
+    let header: Header = serde_json::from_slice(header).map_err(|_| "the header cannot be read")?;
+    if header.config != *config || header.first != index * CHUNK_RUNS {
+        return Err("the results belong to other options");
+    }
+    let expected = header.runs.checked_mul((config.cells_per_run() * RECORD) as u64);
+    if header.runs > CHUNK_RUNS || expected != Some(records.len() as u64) {
+        return Err("the number of records does not match the header");
+    }
+    records.chunks_exact(RECORD).map(record).collect()
+}
+
+fn record(bytes: &[u8]) -> Result<CellResult, &'static str> {
+    let (floats, codes) = bytes.split_at(FLOATS * 8);
+    let (floats, _) = floats.as_chunks::<8>();
+    let value = |i: usize| f64::from_le_bytes(floats[i]);
+    let mut algorithms = [AlgorithmResult { reward: 0.0, cost: 0.0, outcome: Outcome::Solved }; 5];
+    for (i, (a, &code)) in algorithms.iter_mut().zip(codes).enumerate() {
+        let outcome = *OUTCOMES.get(usize::from(code)).ok_or("an outcome is unknown")?;
+        *a = AlgorithmResult { reward: value(3 + 2 * i), cost: value(4 + 2 * i), outcome };
+    }
+    Ok(CellResult {
+        optimal_reward: value(0),
+        behaviour_reward: value(1),
+        behaviour_cost: value(2),
+        algorithms,
+    })
+}
+
+const OUTCOMES: [Outcome; 4] =
+    [Outcome::Solved, Outcome::AlmostSolved, Outcome::Infeasible, Outcome::IterationLimit];
+
+fn outcome_code(outcome: Outcome) -> u8 {
+    OUTCOMES.iter().position(|o| *o == outcome).map_or(u8::MAX, |i| i as u8)
+}

@@ -1,0 +1,188 @@
+//! Small experiments end to end.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use super::*;
+
+fn small(experiment: Experiment) -> ExperimentConfig {
+    ExperimentConfig { trajectories: vec![10, 50], ..ExperimentConfig::new(experiment) }
+}
+
+fn options(config: &ExperimentConfig, runs: u64, out: &Path) -> RunOptions {
+    RunOptions {
+        config: config.clone(),
+        runs,
+        out: out.to_owned(),
+        shard: Shard::default(),
+        threads: 1,
+        resume: false,
+    }
+}
+
+fn go(options: &RunOptions) -> RunOutcome {
+    run(options, &mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+fn complete(options: &RunOptions) -> Results {
+    match go(options) {
+        RunOutcome::Complete(results) => results,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn settings_are_the_papers() {
+    let counts = Experiment::ALL.map(|e| e.settings().len() * TRAJECTORIES.len());
+    assert_eq!(counts, [16, 80, 16, 48]);
+    let costs: Vec<f64> = Experiment::Mixture.settings().iter().map(|s| s.data.behaviour_cost()).collect();
+    assert_eq!(costs, [0.094, 0.106]);
+    for e in Experiment::ALL {
+        assert_eq!(e.name().parse::<Experiment>().unwrap(), e);
+    }
+    assert!("fig2".parse::<Experiment>().is_err());
+}
+
+/// A cell computed alone is the cell of the experiment, in every experiment.
+#[test]
+fn cells_are_pure() {
+    let directory = tempfile::tempdir().unwrap();
+    for experiment in Experiment::ALL {
+        let config = small(experiment);
+        let out = directory.path().join(experiment.name());
+        complete(&options(&config, 1, &out));
+        let stored = store::path(&store::directory(&out, &config), 0);
+        let cells = store::read(&stored, &config, 0).unwrap().unwrap();
+        assert_eq!(cells.len(), config.cells_per_run());
+        for (setting, size) in [(0, 1), (experiment.settings().len() - 1, 0)] {
+            let alone = cell(&config, setting, 0, config.trajectories[size]).unwrap();
+            assert_eq!(alone, cells[setting * 2 + size], "{experiment} {setting} {size}");
+        }
+    }
+}
+
+#[test]
+fn threads_shards_and_interruptions_change_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = ExperimentConfig { trajectories: vec![10], ..ExperimentConfig::new(Experiment::Fig1) };
+    let runs = 2 * store::CHUNK_RUNS + 3;
+    let at = |name: &str| directory.path().join(name);
+    let csv = |name: &str| std::fs::read(at(name).join("results.csv")).unwrap();
+
+    let whole = complete(&options(&config, runs, &at("whole")));
+    assert_eq!(whole.rows.len(), 10);
+    complete(&RunOptions { threads: 2, ..options(&config, runs, &at("threads")) });
+    assert_eq!(csv("whole"), csv("threads"));
+
+    for index in 1..=2 {
+        let shard = Shard { index, count: 2 };
+        let outcome = go(&RunOptions { shard, ..options(&config, runs, &at(&format!("shard{index}"))) });
+        assert_eq!(outcome, RunOutcome::ShardDone);
+    }
+    let alone = merge(&config, &[at("shard1")], &at("merged"));
+    assert!(matches!(alone, Err(ExperimentError::Missing { first: 25, last: 49 })), "{alone:?}");
+    merge(&config, &[at("shard1"), at("shard2")], &at("merged")).unwrap();
+    assert_eq!(csv("whole"), csv("merged"));
+
+    let interrupted = options(&config, runs, &at("resumed"));
+    let mut calls = 0;
+    let outcome = run(&interrupted, &mut |_| {
+        calls += 1;
+        if calls == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert_eq!(outcome.unwrap(), RunOutcome::Interrupted);
+    assert!(matches!(run(&interrupted, &mut |_| ControlFlow::Continue(())), Err(ExperimentError::Exists(_))));
+    let mut first = None;
+    run(&RunOptions { resume: true, ..interrupted }, &mut |p| {
+        first.get_or_insert(p);
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert_eq!(first, Some(Progress { done: 50, found: 50, total: 106 }));
+    assert_eq!(csv("whole"), csv("resumed"));
+
+    // Fewer runs of what is there, and more.
+    let fewer = complete(&RunOptions { resume: true, ..options(&config, 10, &at("resumed")) });
+    assert_eq!(fewer.runs, 10);
+    let header = String::from_utf8(csv("whole")).unwrap();
+    assert!(header.starts_with(
+        "experiment,row,behaviour_cost,limit,trajectories,algorithm,runs,normalized_reward_mean,\
+         normalized_reward_stderr,reward_mean,cost_mean,cost_stderr,share_violating\n"
+    ));
+}
+
+#[test]
+fn damaged_chunks_are_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = ExperimentConfig { trajectories: vec![10], ..ExperimentConfig::new(Experiment::Fig1) };
+    let asked = options(&config, 2, directory.path());
+    let before = complete(&asked);
+    let path = store::path(&store::directory(directory.path(), &config), 0);
+    let good = std::fs::read(&path).unwrap();
+    let expect = |bytes: &[u8], part: &str| {
+        std::fs::write(&path, bytes).unwrap();
+        match merge(&config, &[directory.path().to_owned()], directory.path()) {
+            Err(ExperimentError::Chunk { why, .. }) => assert!(why.contains(part), "{why}"),
+            other => panic!("{other:?}"),
+        }
+    };
+    let mut flipped = good.clone();
+    flipped[200] ^= 1;
+    expect(&flipped, "checksum");
+    expect(&good[..good.len() - 1], "checksum");
+    expect(&good[..10], "truncated");
+    expect(b"not a chunk of results at all, but long enough", "no file of raw results");
+    let other = ExperimentConfig { seed: 1, ..config.clone() };
+    let cells = {
+        std::fs::write(&path, &good).unwrap();
+        store::read(&path, &config, 0).unwrap().unwrap()
+    };
+    store::write(&path, &other, 0, &cells).unwrap();
+    expect(&std::fs::read(&path).unwrap(), "other options");
+    // Resuming computes a damaged chunk anew.
+    std::fs::write(&path, &flipped).unwrap();
+    assert_eq!(complete(&RunOptions { resume: true, ..asked }), before);
+}
+
+#[test]
+fn wrong_options_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = small(Experiment::Mixture);
+    let refused = |o: &RunOptions| run(o, &mut |_| ControlFlow::Continue(())).unwrap_err().to_string();
+    let base = options(&config, 1, directory.path());
+    assert!(refused(&RunOptions { runs: 0, ..base.clone() }).contains("at least one"));
+    let shard = Shard { index: 3, count: 2 };
+    assert!(refused(&RunOptions { shard, ..base.clone() }).contains("3/2"));
+    let odd = ExperimentConfig { trajectories: vec![7], ..config.clone() };
+    assert!(refused(&RunOptions { config: odd, ..base }).contains("multiples of five"));
+    let nothing = merge(&config, &[directory.path().to_owned()], directory.path());
+    assert!(matches!(nothing, Err(ExperimentError::NothingToMerge { .. })));
+}
+
+#[test]
+fn figures_have_the_papers_panels() {
+    let directory = tempfile::tempdir().unwrap();
+    for (experiment, rows) in [
+        (Experiment::Fig1, 1),
+        (Experiment::Thresholds, 5),
+        (Experiment::Support, 3),
+        (Experiment::Mixture, 1),
+    ] {
+        let config = ExperimentConfig { trajectories: vec![20, 10], ..ExperimentConfig::new(experiment) };
+        let results = complete(&options(&config, 2, &directory.path().join(experiment.name())));
+        let figure = figure_data(&results);
+        assert_eq!(figure.rows.len(), rows, "{experiment}");
+        for row in &figure.rows {
+            assert_eq!(row.panels.len(), 4);
+            assert_eq!(row.title.is_empty(), rows == 1);
+            assert!(row.panels[1].limit.is_some() && row.panels[0].limit.is_none());
+            for panel in &row.panels {
+                assert_eq!(panel.series.len(), 5);
+                assert!(panel.series.iter().all(|s| s.points[0].x == 10.0 && s.points[1].x == 20.0));
+            }
+        }
+        let row = results.row(1, 0, Algorithm::Coptidice);
+        assert_eq!((row.trajectories, row.algorithm.as_str()), (20, "coptidice"));
+        assert_eq!(figure.rows[0].panels[3].series[4].points[1].mean, row.cost_mean);
+    }
+}
