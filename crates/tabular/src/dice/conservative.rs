@@ -1,14 +1,18 @@
 //! The cost multipliers: `λ` such that every cost (or its bound) meets its limit, with complementarity.
 //!
-//! For the naive program `λ` is part of the convex dual. For the conservative one the conditions are
-//! `0 ≤ λ_k ⟂ ĉ_k − ℓ_k(w_λ) ≥ 0` (`eq:nu_lambda_tau_chi_optimization`), solved by Newton's method: by the envelope
-//! theorem `dℓ_k/dλ_j = Σ_p ∂ℓ_k/∂w_p · dw_p/dλ_j`, where `dw/dλ_j` costs one solve with the Hessian of the dual.
-//! The bound is never below the mean cost, so the search starts from the naive solution.
+//! For the naive program `λ` is part of the convex dual. The conservative conditions,
+//! `0 ≤ λ_k ⟂ ĉ_k − ℓ_k(w_λ) ≥ 0` (`eq:nu_lambda_tau_chi_optimization`), are those of the naive program with
+//! tightened limits: with the margin `m_k = ℓ_k − E_d[C_k]` of its own solution, limits `t_k = ĉ_k − m_k` give
+//! `λ_k > 0 ⟹ ℓ_k = ĉ_k` and `λ_k = 0 ⟹ ℓ_k ≤ ĉ_k`. So the unknowns are the limits `t`, not `λ`: at small `α` costs
+//! are a staircase in `λ`, flat and steep by turns, but the bound moves with the cost itself, nearly one to one.
+//!
+//! One cost: a bracketed Newton search for `ℓ(t) = ĉ`, with `dℓ/dt = (dℓ/dλ)/(dE_d[C]/dλ)` by the envelope theorem
+//! (`dw/dλ` costs one solve with the Hessian of the dual). Several costs: Broyden's method on `m(t) = ĉ − t`.
 
 use super::bound::{BoundSolver, BoundState, BoundValue};
-use super::dual::{Dual, Sensitivity};
+use super::dual::Dual;
 use super::{BoundProblem, CostBound, Effort};
-use crate::linalg::spd::solve_small;
+use crate::linalg::spd::dot;
 use crate::outcome::Outcome;
 
 /// How closely a bound must meet its limit, cost units per step, relative to `1 + |limit|`. The bounds are exact to
@@ -32,15 +36,15 @@ fn proven_infeasible(dual: &Dual) -> bool {
     dual.r.gamma < 1.0 && (0..dual.limits.len()).any(|k| dual.least_cost(k) > dual.limits[k] + 1e-12)
 }
 
-/// The dual and the bounds of all costs, along `λ`.
+/// The dual and the bounds of all costs, along tightened limits.
 struct Search<'a, 'b> {
     dual: &'a mut Dual,
     problem: &'a BoundProblem<'b>,
     solver: BoundSolver<'b>,
     states: Vec<BoundState>,
     values: Vec<BoundValue>,
-    /// `∂ℓ_k/∂w`, `[K][reduced pairs]`.
-    gradients: Vec<Vec<f64>>,
+    /// `ĉ`.
+    limits: Vec<f64>,
     w: Vec<f64>,
     place: Vec<u32>,
     effort: Effort,
@@ -52,39 +56,41 @@ pub(super) fn solve(
     problem: &BoundProblem<'_>,
     effort: Effort,
 ) -> (Outcome, Vec<CostBound>) {
-    let naive = minimise_naive(dual, effort);
-    let k = dual.limits.len();
+    let limits = dual.limits.clone();
     let pairs = problem.samples.pairs();
     let mut place = vec![u32::MAX; pairs];
     for (i, &pair) in dual.r.pairs.iter().enumerate() {
         place[pair as usize] = i as u32;
     }
-    let reduced = dual.r.pair_count();
     let mut search = Search {
         solver: BoundSolver::new(problem.samples),
-        states: vec![BoundState::default(); k],
+        states: vec![BoundState::default(); limits.len()],
         values: Vec::new(),
-        gradients: vec![vec![0.0; reduced]; k],
         w: vec![0.0; pairs],
         place,
         effort,
+        limits: limits.clone(),
         dual,
         problem,
     };
-    search.bounds();
-    let outcome = match naive {
-        Outcome::Solved | Outcome::AlmostSolved if k == 1 => search.root(naive),
-        Outcome::Solved | Outcome::AlmostSolved if k > 1 => search.complementarity(naive),
-        other => other,
+    let naive = search.at_limits();
+    let usable = matches!(naive, Outcome::Solved | Outcome::AlmostSolved);
+    let outcome = match limits.len() {
+        _ if !usable => naive,
+        0 => naive,
+        1 => search.one_limit(naive),
+        _ => search.several_limits(naive),
     };
     let bounds =
         search.values.into_iter().zip(search.states).map(|(v, s)| CostBound::new(v, s.chi)).collect();
+    dual.limits = limits;
     (outcome, bounds)
 }
 
 impl Search<'_, '_> {
-    /// Bounds and their gradients at the current `w`.
-    fn bounds(&mut self) {
+    /// Solves the naive program at the dual's present limits and bounds its costs.
+    fn at_limits(&mut self) -> Outcome {
+        let outcome = minimise_naive(self.dual, self.effort);
         self.w.fill(self.problem.weight_floor);
         for (i, &pair) in self.dual.r.pairs.iter().enumerate() {
             self.w[pair as usize] = self.dual.w[i].max(self.problem.weight_floor);
@@ -92,26 +98,30 @@ impl Search<'_, '_> {
         self.values.clear();
         for k in 0..self.states.len() {
             let (cost, epsilon) = (self.problem.cost(k), self.problem.epsilon);
-            let value =
-                self.solver.solve(&self.w, cost, epsilon, &mut self.states[k], self.effort.bound_steps);
-            self.values.push(value);
-            let gradient = &mut self.gradients[k];
-            gradient.fill(0.0);
-            for (pair, slope) in self.solver.weight_gradient() {
-                if let Some(g) = gradient.get_mut(self.place[pair] as usize) {
-                    *g = slope;
-                }
+            let steps = self.effort.bound_steps;
+            let mut value = self.solver.solve(&self.w, cost, epsilon, &mut self.states[k], steps);
+            if !value.outcome.is_solved() {
+                // A start from another solution can mislead; the least-squares start does not depend on it.
+                self.states[k] = BoundState::default();
+                value = self.solver.solve(&self.w, cost, epsilon, &mut self.states[k], steps);
             }
+            self.values.push(value);
         }
+        outcome
     }
 
     /// `ĉ_k − ℓ_k`.
     fn slack(&self, k: usize) -> f64 {
-        self.dual.limits[k] - self.values[k].value
+        self.limits[k] - self.values[k].value
+    }
+
+    /// Violation of `0 ≤ λ_k ⟂ ĉ_k − ℓ_k ≥ 0`.
+    fn residual(&self, k: usize) -> f64 {
+        if self.dual.lambda[k] > 0.0 { self.slack(k).abs() } else { (-self.slack(k)).max(0.0) }
     }
 
     fn tolerance(&self, k: usize) -> f64 {
-        LIMIT_TOLERANCE * (1.0 + self.dual.limits[k].abs())
+        LIMIT_TOLERANCE * (1.0 + self.limits[k].abs())
     }
 
     /// The worst of the dual's and the bounds' outcomes.
@@ -121,107 +131,116 @@ impl Search<'_, '_> {
         order.into_iter().find(|o| all().any(|x| x == *o)).unwrap_or(Outcome::Solved)
     }
 
-    /// `dℓ_k/dλ` along one sensitivity.
-    fn slope(&self, k: usize, along: &Sensitivity) -> f64 {
-        self.gradients[k].iter().zip(&along.d_w).map(|(&g, &dw)| g * dw).sum()
+    /// `dℓ/dt` of the only cost, which must be the one last bounded; one where it cannot be had.
+    fn slope(&mut self) -> f64 {
+        let Some(along) = self.dual.sensitivity(0) else { return 1.0 };
+        let mut of_bound = 0.0;
+        for (pair, slope) in self.solver.weight_gradient() {
+            if let Some(dw) = along.d_w.get(self.place[pair] as usize) {
+                of_bound += slope * dw;
+            }
+        }
+        let r = &self.dual.r;
+        let of_cost: f64 = (0..r.pair_count()).map(|p| r.data[p] * along.d_w[p] * r.costs[0][p]).sum();
+        let slope = of_bound / of_cost;
+        // At a kink the one-sided derivatives of cost and bound may disagree; the bracket does the rest.
+        if slope.is_finite() { slope.clamp(0.2, 5.0) } else { 1.0 }
     }
 
-    /// One cost: a bracketed Newton search. The bound decreases in `λ`.
-    fn root(&mut self, naive: Outcome) -> Outcome {
+    fn one_limit(&mut self, naive: Outcome) -> Outcome {
         let mut outcome = naive;
-        let (mut low, mut high) = (self.dual.lambda[0], f64::INFINITY);
-        if self.slack(0) >= 0.0 && low == 0.0 {
-            return self.combined(outcome);
-        }
+        let least = if self.dual.r.gamma < 1.0 { self.dual.least_cost(0) } else { f64::NEG_INFINITY };
+        let (mut low, mut high) = (least, f64::INFINITY);
         for _ in 0..self.effort.lambda_steps {
-            let slack = self.slack(0);
-            if slack.abs() <= self.tolerance(0) || (high.is_finite() && high - low <= 1e-14 * high) {
+            if self.residual(0) <= self.tolerance(0) {
                 return self.combined(outcome);
             }
-            let lambda = self.dual.lambda[0];
-            if slack < 0.0 {
-                low = lambda;
+            let usable = matches!(outcome, Outcome::Solved | Outcome::AlmostSolved);
+            let target = self.dual.limits[0].min(self.dual.mean_cost(0));
+            if !usable {
+                low = self.dual.limits[0];
+            } else if self.slack(0) < 0.0 {
+                high = target;
             } else {
-                high = lambda;
+                low = target;
             }
-            if low > self.effort.lambda_cap {
-                return Outcome::Infeasible;
+            // Even the least cost has a bound above the limit.
+            if high - low <= 1e-13 * (1.0 + high.abs()) {
+                return if self.slack(0) < 0.0 || !usable {
+                    Outcome::Infeasible
+                } else {
+                    self.combined(outcome)
+                };
             }
-            let along = self.dual.sensitivity(0);
-            let newton = along.as_ref().map_or(f64::NAN, |a| lambda + slack / self.slope(0, a));
-            let inside = newton > low && newton < high && newton <= 10.0 * lambda + 10.0;
-            let next = match (inside, high.is_finite()) {
+            let newton = if usable { target + self.slack(0) / self.slope() } else { f64::NAN };
+            let inside = newton > low && newton < high;
+            self.dual.limits[0] = match (inside, low.is_finite()) {
                 (true, _) => newton,
-                (false, true) => 0.5 * (low + high),
-                (false, false) => 10.0 * low + 1.0,
+                (false, true) if high.is_finite() => 0.5 * (low + high),
+                (false, true) => low + 1.0,
+                (false, false) => high - 2.0 * (1.0 + (high - self.limits[0]).abs()),
             };
-            match &along {
-                Some(a) if inside => self.dual.move_lambda(0, next, a),
-                _ => self.dual.lambda[0] = next,
-            }
-            outcome = self.dual.minimise(false, f64::INFINITY, self.effort.newton_steps);
-            self.bounds();
+            outcome = self.at_limits();
         }
         Outcome::IterationLimit
     }
 
-    /// Several costs: Newton's method on the complementarity conditions, active by `λ_k > slack_k`.
-    fn complementarity(&mut self, naive: Outcome) -> Outcome {
+    /// Broyden's method for the margins.
+    fn several_limits(&mut self, naive: Outcome) -> Outcome {
         let mut outcome = naive;
-        let k = self.states.len();
+        let k = self.limits.len();
+        // Approximate inverse of the derivative of t ↦ ĉ − m(t) − t, starting from that of constant margins.
+        let mut inverse: Vec<f64> = (0..k * k).map(|i| if i % (k + 1) == 0 { -1.0 } else { 0.0 }).collect();
+        let mut previous: Option<(Vec<f64>, Vec<f64>)> = None;
+        let mut feasible = self.dual.limits.clone();
         for _ in 0..self.effort.lambda_steps {
-            let residual = |s: &Self, k: usize| {
-                if s.dual.lambda[k] > 0.0 { s.slack(k).abs() } else { (-s.slack(k)).max(0.0) }
-            };
-            if (0..k).all(|i| residual(self, i) <= self.tolerance(i)) {
+            if matches!(outcome, Outcome::Infeasible | Outcome::IterationLimit) {
+                // The step overshot what any policy can reach: go back half-way to limits that could be met.
+                let t = &mut self.dual.limits;
+                let distance = t.iter().zip(&feasible).fold(0.0_f64, |x, (a, b)| x.max((a - b).abs()));
+                if distance <= 1e-12 {
+                    return Outcome::Infeasible;
+                }
+                for (a, &b) in t.iter_mut().zip(&feasible) {
+                    *a = 0.5 * (*a + b);
+                }
+                previous = None;
+                outcome = self.at_limits();
+                continue;
+            }
+            if (0..k).all(|i| self.residual(i) <= self.tolerance(i)) {
                 return self.combined(outcome);
             }
-            if self.dual.lambda.iter().any(|&l| l > self.effort.lambda_cap) {
-                return Outcome::Infeasible;
+            feasible.clone_from(&self.dual.limits);
+            let t = self.dual.limits.clone();
+            let defect: Vec<f64> = (0..k)
+                .map(|i| self.limits[i] - (self.values[i].value - self.dual.mean_cost(i)) - t[i])
+                .collect();
+            if let Some((old_t, old_defect)) = &previous {
+                let dt: Vec<f64> = t.iter().zip(old_t).map(|(a, b)| a - b).collect();
+                let df: Vec<f64> = defect.iter().zip(old_defect).map(|(a, b)| a - b).collect();
+                broyden(&mut inverse, &dt, &df);
             }
-            let along: Option<Vec<Sensitivity>> = (0..k).map(|i| self.dual.sensitivity(i)).collect();
-            let Some(along) = along else { return Outcome::IterationLimit };
-            let step = self.active_step(&along);
-            for (i, a) in along.iter().enumerate() {
-                let next = (self.dual.lambda[i] + step[i]).max(0.0);
-                self.dual.move_lambda(i, next, a);
+            for i in 0..k {
+                self.dual.limits[i] -= dot(&inverse[i * k..(i + 1) * k], &defect);
             }
-            outcome = self.dual.minimise(false, f64::INFINITY, self.effort.newton_steps);
-            self.bounds();
+            previous = Some((t, defect));
+            outcome = self.at_limits();
         }
         Outcome::IterationLimit
     }
+}
 
-    /// The Newton step on the limits that are active, found by dropping those whose multiplier would turn negative.
-    fn active_step(&self, along: &[Sensitivity]) -> Vec<f64> {
-        let k = along.len();
-        let lambda = &self.dual.lambda;
-        let mut active: Vec<usize> = (0..k).filter(|&i| lambda[i] > 0.0 || self.slack(i) < 0.0).collect();
-        loop {
-            let m = active.len();
-            let mut jacobian = vec![0.0; m * m];
-            let mut right = vec![0.0; m];
-            for (i, &row) in active.iter().enumerate() {
-                for (j, &column) in active.iter().enumerate() {
-                    jacobian[i * m + j] = self.slope(row, &along[column]);
-                }
-                right[i] = self.slack(row);
-                // Limits dropped before go to λ = 0, which moves the others' bounds.
-                for column in (0..k).filter(|c| !active.contains(c)) {
-                    right[i] += self.slope(row, &along[column]) * lambda[column];
-                }
-            }
-            let solved = solve_small(&mut jacobian, &mut right) && right.iter().all(|x| x.is_finite());
-            let mut step: Vec<f64> = lambda.iter().map(|&l| -l).collect();
-            for (i, &row) in active.iter().enumerate() {
-                // Without a usable Jacobian, raise what is violated.
-                let fallback = if self.slack(row) < 0.0 { lambda[row] + 1.0 } else { -0.5 * lambda[row] };
-                step[row] = if solved { right[i].min(9.0 * lambda[row] + 10.0) } else { fallback };
-            }
-            let turned = active.iter().position(|&i| lambda[i] + step[i] < 0.0 && self.slack(i) > 0.0);
-            match turned {
-                Some(place) if m > 1 => drop(active.remove(place)),
-                _ => return step,
+/// Broyden's good update of an inverse Jacobian: `B += (dt − B df)(dtᵀB)/(dtᵀB df)`.
+fn broyden(inverse: &mut [f64], dt: &[f64], df: &[f64]) {
+    let k = dt.len();
+    let mapped: Vec<f64> = inverse.chunks(k).map(|row| dot(row, df)).collect();
+    let left: Vec<f64> = (0..k).map(|j| (0..k).map(|i| dt[i] * inverse[i * k + j]).sum()).collect();
+    let denominator = dot(dt, &mapped);
+    if denominator.abs() > 1e-3 * dot(dt, dt) {
+        for i in 0..k {
+            for j in 0..k {
+                inverse[i * k + j] += (dt[i] - mapped[i]) * left[j] / denominator;
             }
         }
     }

@@ -36,6 +36,9 @@ use crate::policy_iteration::PolicySearch;
 /// keeps underflowing rows factorable without slowing Newton steps at states that matter.
 const EXPONENTIAL_FLOOR: f64 = 1e-14;
 
+/// Newton steps after which a start is given up for that of the best policy. From there 5 to 25 are the rule.
+const RESTART: usize = 30;
+
 /// Multipliers, their images, and the workspace of the Newton method.
 pub(crate) struct Dual {
     pub(crate) r: Reduced,
@@ -201,7 +204,7 @@ impl Dual {
         self.refresh();
         let mut best = f64::INFINITY;
         let mut stalled = 0;
-        for _ in 0..max_steps {
+        for step in 0..max_steps {
             let slack = self.limit_slack(free_lambda);
             let residual = self.residual(&slack);
             let tolerance = self.tolerance();
@@ -215,6 +218,13 @@ impl Dual {
             }
             if self.lambda.iter().any(|&l| l > lambda_cap) {
                 return Outcome::IterationLimit;
+            }
+            if step % RESTART == RESTART - 1 && step < 4 * RESTART {
+                // Multipliers of another problem can leave most states without an active pair, from where progress
+                // is slow; the best policy's values never do.
+                self.start();
+                self.refresh();
+                continue;
             }
             if !self.step(free_lambda.then_some(&slack)) {
                 let slack = self.limit_slack(free_lambda);
