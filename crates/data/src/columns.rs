@@ -185,6 +185,12 @@ pub(crate) fn cost_name(column: &str) -> String {
     }
 }
 
+/// Whether `name` is `stem`, or `stem` followed by `_` or a digit and more.
+pub(crate) fn in_family(name: &str, stem: &str) -> bool {
+    name.strip_prefix(stem)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(|c: char| c == '_' || c.is_ascii_digit()))
+}
+
 struct Finder<'a> {
     path: &'a Path,
     names: &'a [String],
@@ -254,12 +260,7 @@ impl Finder<'_> {
     /// Columns named after the first of `stems` that has any.
     fn family(&self, stems: &[&str]) -> Vec<usize> {
         let of = |stem: &str| -> Vec<usize> {
-            let belongs = |name: &String| {
-                name.strip_prefix(stem).is_some_and(|rest| {
-                    rest.is_empty() || rest.starts_with(|c: char| c == '_' || c.is_ascii_digit())
-                })
-            };
-            (0..self.names.len()).filter(|&i| belongs(&self.names[i])).collect()
+            (0..self.names.len()).filter(|&i| in_family(&self.names[i], stem)).collect()
         };
         stems.iter().map(|stem| of(stem)).find(|found| !found.is_empty()).unwrap_or_default()
     }

@@ -36,6 +36,7 @@ mod select;
 mod table;
 mod tabular;
 mod transitions;
+mod write;
 
 pub use batch::{Batch, RowIndex};
 pub use builder::{ActionSpace, BuildError, Schema, Step, StepAction, TransitionsBuilder};
@@ -52,3 +53,6 @@ pub use repair::{FaultyEpisode, Repair, RepairOptions, Repaired, repair};
 pub use select::{Split, SplitError};
 pub use tabular::{TabularColumns, TabularLog, read_tabular};
 pub use transitions::{Actions, Episode, EpisodeEnd, Transitions};
+pub use write::{
+    ConvertOptions, SplitOptions, WriteOptions, Written, convert, split, write, write_episodes,
+};

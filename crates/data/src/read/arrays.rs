@@ -57,9 +57,6 @@ pub(crate) trait ArraySource {
     /// The file or directory.
     fn path(&self) -> &Path;
 
-    /// Name of the format, for messages.
-    fn format(&self) -> &'static str;
-
     /// Names of the arrays, sorted. Arrays of groups have names such as `infos/cost`.
     fn names(&self) -> &[String];
 

@@ -149,8 +149,29 @@ impl Assembly {
             );
             self.report(ProblemCode::RowAfterTerminal, Some(first), message);
         }
+        self.report_inner_mismatch(starts);
         // The source says that the episode ended here and not that the process did.
         self.set_timeouts(unflagged);
+    }
+
+    /// Next observations inside episodes that are not the following row's observation.
+    fn report_inner_mismatch(&mut self, starts: &[usize]) {
+        let Some(NextObservations::Chained(exceptions)) = &self.parts.next else { return };
+        let rows = self.rows();
+        let mut mismatch = Tally::default();
+        for row in exceptions.rows() {
+            if row + 1 < rows && starts.binary_search(&(row + 1)).is_err() {
+                mismatch.add(row);
+            }
+        }
+        if let Some(first) = mismatch.found() {
+            let message = format!(
+                "in {} rows inside episodes the next observation is not the following row's observation; both are \
+                 used as they are. If rows are missing, add a step column so that gaps are found",
+                mismatch.count
+            );
+            self.report(ProblemCode::NextObservationMismatch, Some(first), message);
+        }
     }
 
     /// Episodes are told apart by flags, and by next observations that do not lead to the following row.

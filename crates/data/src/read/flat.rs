@@ -11,6 +11,7 @@ use crate::columns::cost_name;
 use crate::error::DataError;
 use crate::next::{Exceptions, NextObservations, same_bits};
 use crate::problem::{Problem, ProblemCode, some_of};
+use crate::table::Labels;
 use crate::transitions::Actions;
 
 /// Name of the array of rows whose next observation is stored, in the compact layout of our own writer.
@@ -284,7 +285,7 @@ impl Reader<'_> {
             });
         }
         let labels = read_labels(self.source, &names[0], kind == Some(ActionKind::Discrete))?;
-        Ok(discrete_actions(self.source, &names[0], labels, problems))
+        Ok(discrete_actions(&names[0], labels, self.source.note("action_labels"), problems))
     }
 
     /// The costs side by side, `[rows, K]`, and their names.
@@ -496,27 +497,40 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// Discrete actions of `labels`, with a remark where the source's ids were not 0, 1, 2, …
-fn discrete_actions(
-    source: &dyn ArraySource,
+/// Discrete actions of `found`, with a remark where the source's ids are not 0, 1, 2, … `declared` lists the whole set,
+/// if the source does: of it, rows may show only a part.
+pub(crate) fn discrete_actions(
     name: &str,
-    labels: crate::table::Labels,
+    found: Labels,
+    declared: Option<Vec<String>>,
     problems: &mut Vec<Problem>,
 ) -> Actions {
-    if !labels.are_their_ids() {
-        problems.push(remapped(&labels.labels).column(name));
+    let Labels { mut ids, mut labels } = found;
+    if let Some(declared) = declared {
+        // Labels that are numbers stand in the rows themselves; of others the rows hold positions.
+        let place = |label: &String| {
+            declared.iter().position(|candidate| candidate == label).or_else(|| {
+                let numbers = declared.iter().all(|candidate| candidate.parse::<i64>().is_ok());
+                label.parse().ok().filter(|&position: &usize| !numbers && position < declared.len())
+            })
+        };
+        let places: Option<Vec<usize>> = labels.iter().map(place).collect();
+        if let Some(places) = places {
+            for id in &mut ids {
+                *id = places[*id as usize] as u32;
+            }
+            labels = declared;
+        }
     }
-    let count = labels.labels.len();
-    let names = source.note("action_labels").filter(|_| labels.are_their_ids());
-    Actions::Discrete {
-        count,
-        labels: names.filter(|names| names.len() == count).unwrap_or(labels.labels),
-        ids: Column::from(labels.ids),
+    let numbered = labels.iter().enumerate().all(|(id, label)| *label == id.to_string());
+    if !numbered {
+        problems.push(remapped(&labels).column(name));
     }
+    Actions::Discrete { count: labels.len(), ids: Column::from(ids), labels }
 }
 
 /// The remark on actions whose ids are not their labels.
-pub(crate) fn remapped(labels: &[String]) -> Problem {
+fn remapped(labels: &[String]) -> Problem {
     let message = format!(
         "{} actions occur, called {}; ids count from 0 in that order and the labels are kept",
         labels.len(),

@@ -92,10 +92,6 @@ impl ArraySource for Hdf5Source {
         &self.path
     }
 
-    fn format(&self) -> &'static str {
-        "HDF5"
-    }
-
     fn names(&self) -> &[String] {
         &self.names
     }

@@ -5,7 +5,9 @@ mod assemble;
 mod detect;
 mod flat;
 mod hdf5;
+mod minari;
 mod npy;
+mod table;
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -20,6 +22,8 @@ use crate::transitions::Transitions;
 pub use detect::{Format, detect};
 pub(crate) use flat::{NEXT_ROWS, NEXT_VALUES};
 pub(crate) use npy::NOTES_FILE;
+#[cfg(test)]
+pub(crate) use npy::NpyHeader;
 
 /// What an action is, where the user says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,12 +91,18 @@ impl Log {
 /// If there is no such file, its format is unknown, or what it holds is no log.
 pub fn read(path: &Path, options: &ReadOptions) -> Result<Log, DataError> {
     let parts = match detect(path)? {
-        Format::Hdf5 => flat::read(&hdf5::Hdf5Source::open(path)?, options)?,
+        Format::Hdf5 => {
+            let source = hdf5::Hdf5Source::open(path)?;
+            if source.groups().iter().any(|group| hdf5::is_episode(group)) {
+                minari::read_hdf5(&source, options)?
+            } else {
+                flat::read(&source, options)?
+            }
+        }
         Format::Npz => flat::read(&npy::Npz::open(path)?, options)?,
         Format::NpyDirectory => flat::read(&npy::NpyDir::open(path)?, options)?,
-        other => {
-            return Err(DataError::UnknownFormat { path: path.to_owned(), detail: format!("{other:?}") });
-        }
+        Format::Csv | Format::Parquet => table::read(path, options)?,
+        Format::MinariDirectory => minari::read_directory(path, options)?,
     };
     assemble::assemble(parts, options)
 }

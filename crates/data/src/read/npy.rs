@@ -181,12 +181,15 @@ fn numbers<T: bytemuck::Pod>(raw: &[u8]) -> Cow<'_, [T]> {
 pub(crate) struct NpyDir {
     path: PathBuf,
     names: Vec<String>,
-    headers: Vec<NpyHeader>,
+    /// What is wrong with an array matters only if it is asked for.
+    headers: Vec<Result<NpyHeader, String>>,
     notes: Option<serde_json::Value>,
 }
 
 /// The file of a .npy directory that keeps the names of components, costs and actions.
 pub(crate) const NOTES_FILE: &str = "names.json";
+/// Longer lists of names are not read from an archive.
+const MAX_NOTES: u64 = 1 << 26;
 
 impl NpyDir {
     /// Reads the headers of all .npy files in the directory.
@@ -213,17 +216,18 @@ impl NpyDir {
         for name in &names {
             let file_path = path.join(format!("{name}.npy"));
             let mut file = File::open(&file_path).map_err(|e| DataError::io(&file_path, "open", e))?;
-            let header =
-                NpyHeader::read(&mut file).map_err(|e| DataError::malformed(&file_path, ".npy", e))?;
             let bytes = file.metadata().map_err(|e| DataError::io(&file_path, "open", e))?.len();
-            let claimed = (header.len() as u64).saturating_mul(header.bytes as u64);
-            if claimed.saturating_add(header.offset as u64) > bytes {
-                return Err(DataError::TooLarge {
-                    path: file_path,
-                    column: name.clone(),
-                    claimed,
-                    reason: format!("but the whole file has {bytes}"),
-                });
+            let header = NpyHeader::read(&mut file);
+            if let Ok(header) = &header {
+                let claimed = (header.len() as u64).saturating_mul(header.bytes as u64);
+                if claimed.saturating_add(header.offset as u64) > bytes {
+                    return Err(DataError::TooLarge {
+                        path: file_path,
+                        column: name.clone(),
+                        claimed,
+                        reason: format!("but the whole file has {bytes}"),
+                    });
+                }
             }
             headers.push(header);
         }
@@ -240,7 +244,8 @@ impl NpyDir {
 
     fn header(&self, name: &str) -> Result<&NpyHeader, DataError> {
         let position = self.names.binary_search_by(|candidate| candidate.as_str().cmp(name));
-        position.map(|position| &self.headers[position]).map_err(|_| no_array(&self.path, name, &self.names))
+        let position = position.map_err(|_| no_array(&self.path, name, &self.names))?;
+        self.headers[position].as_ref().map_err(|e| DataError::malformed(&self.file_path(name), ".npy", e))
     }
 
     fn file_path(&self, name: &str) -> PathBuf {
@@ -277,10 +282,6 @@ impl ArraySource for NpyDir {
         &self.path
     }
 
-    fn format(&self) -> &'static str {
-        ".npy directory"
-    }
-
     fn names(&self) -> &[String] {
         &self.names
     }
@@ -313,8 +314,11 @@ impl ArraySource for NpyDir {
 /// A .npz archive.
 pub(crate) struct Npz {
     path: PathBuf,
+    bytes: u64,
     names: Vec<String>,
-    headers: Vec<NpyHeader>,
+    /// What is wrong with an array matters only if it is asked for.
+    headers: Vec<Result<NpyHeader, String>>,
+    notes: Option<serde_json::Value>,
     /// A reader has a position; every use seeks first.
     archive: Mutex<ZipArchive<std::io::BufReader<File>>>,
 }
@@ -327,6 +331,7 @@ impl Npz {
         let failure = |e: &dyn std::fmt::Display| DataError::malformed(path, "npz", e);
         let mut archive = ZipArchive::new(std::io::BufReader::new(file)).map_err(|e| failure(&e))?;
         let mut arrays = Vec::new();
+        let mut notes = None;
         for position in 0..archive.len() {
             let mut entry = archive.by_index(position).map_err(|e| failure(&e))?;
             let raw = entry.name_raw().to_vec();
@@ -334,24 +339,21 @@ impl Npz {
                 let lossy = entry.name().to_owned();
                 return Err(DataError::ColumnName { path: path.to_owned(), position, lossy });
             };
-            let Some(name) = name.strip_suffix(".npy") else { continue };
-            let header = NpyHeader::read(&mut entry).map_err(|e| failure(&format!("array {name:?}: {e}")))?;
-            check_claim(path, name, &header.info(), bytes)?;
-            arrays.push((name.to_owned(), header));
+            if name == NOTES_FILE {
+                notes = serde_json::from_reader(entry.take(MAX_NOTES)).ok();
+            } else if let Some(name) = name.strip_suffix(".npy") {
+                arrays.push((name.to_owned(), NpyHeader::read(&mut entry)));
+            }
         }
         arrays.sort_by(|a, b| a.0.cmp(&b.0));
         let (names, headers) = arrays.into_iter().unzip();
-        Ok(Npz { path: path.to_owned(), names, headers, archive: Mutex::new(archive) })
+        Ok(Npz { path: path.to_owned(), bytes, names, headers, notes, archive: Mutex::new(archive) })
     }
 }
 
 impl ArraySource for Npz {
     fn path(&self) -> &Path {
         &self.path
-    }
-
-    fn format(&self) -> &'static str {
-        "npz"
     }
 
     fn names(&self) -> &[String] {
@@ -361,7 +363,15 @@ impl ArraySource for Npz {
     fn info(&self, name: &str) -> Result<ArrayInfo, DataError> {
         let position = self.names.binary_search_by(|candidate| candidate.as_str().cmp(name));
         let position = position.map_err(|_| no_array(&self.path, name, &self.names))?;
-        Ok(self.headers[position].info())
+        let header = self.headers[position].as_ref();
+        let header =
+            header.map_err(|e| DataError::malformed(&self.path, "npz", format!("array {name:?}: {e}")))?;
+        check_claim(&self.path, name, &header.info(), self.bytes)?;
+        Ok(header.info())
+    }
+
+    fn note(&self, key: &str) -> Option<Vec<String>> {
+        serde_json::from_value(self.notes.as_ref()?.get(key)?.clone()).ok()
     }
 
     fn for_each_block(&self, name: &str, visit: &mut Visit<'_>) -> Result<(), DataError> {

@@ -96,6 +96,16 @@ impl LabelColumn {
         if self.words.len() > MAX_LABELS { Err("one of at most 1048576 different labels") } else { Ok(()) }
     }
 
+    /// Whether two rows carry one label.
+    pub(crate) fn same(&self, a: usize, b: usize) -> bool {
+        self.ids[a] == self.ids[b]
+    }
+
+    /// Keeps only `rows`, in that order.
+    pub(crate) fn take_rows(&mut self, rows: &[u32]) {
+        self.ids = rows.iter().map(|&row| self.ids[row as usize]).collect();
+    }
+
     /// Ids in the ascending order of their labels.
     pub(crate) fn finish(self) -> Labels {
         match self.kind {

@@ -1,16 +1,21 @@
 //! Tables with named columns, read row by row.
 
+mod arrow_cells;
 mod csv_file;
 mod labels;
 mod order;
+mod parquet_file;
 
 use std::path::{Path, PathBuf};
 
 use crate::error::DataError;
+use crate::read::{Format, detect};
 
+pub(crate) use arrow_cells::CellColumn;
 pub(crate) use csv_file::CsvFile;
 pub(crate) use labels::{LabelColumn, Labels};
 pub(crate) use order::{Arrangement, Interner, arrange};
+pub(crate) use parquet_file::ParquetFile;
 
 /// One value of a table.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,18 +84,36 @@ pub(crate) trait Row {
 pub(crate) enum Table {
     /// Delimited text.
     Csv(CsvFile),
+    /// Apache Parquet.
+    Parquet(ParquetFile),
 }
 
 impl Table {
-    /// Opens a file whose first bytes were found to be of a table.
+    /// Opens a CSV or Parquet file.
     pub(crate) fn open(path: &Path) -> Result<Self, DataError> {
-        Ok(Table::Csv(CsvFile::open(path)?))
+        match detect(path)? {
+            Format::Csv => Ok(Table::Csv(CsvFile::open(path)?)),
+            Format::Parquet => Ok(Table::Parquet(ParquetFile::open(path)?)),
+            other => Err(DataError::UnknownFormat {
+                path: path.to_owned(),
+                detail: format!("a table of named columns is needed, this is {}", other.name()),
+            }),
+        }
     }
 
     /// Names of the columns.
     pub(crate) fn names(&self) -> &[String] {
         match self {
             Table::Csv(file) => file.names(),
+            Table::Parquet(file) => file.names(),
+        }
+    }
+
+    /// A list of names that the writer attached.
+    pub(crate) fn note(&self, key: &str) -> Option<Vec<String>> {
+        match self {
+            Table::Csv(_) => None,
+            Table::Parquet(file) => file.note(key),
         }
     }
 
@@ -103,6 +126,7 @@ impl Table {
     ) -> Result<(), DataError> {
         match self {
             Table::Csv(file) => file.for_each_row(wanted, visit),
+            Table::Parquet(file) => file.for_each_row(wanted, visit),
         }
     }
 }

@@ -1,0 +1,367 @@
+//! Logs as tables of named columns, one row for each transition.
+
+use std::path::Path;
+
+use super::assemble::Parts;
+use super::flat::{Chain, discrete_actions};
+use super::{ActionKind, ReadOptions};
+use crate::column::Column;
+use crate::columns::{Roles, cost_name};
+use crate::error::DataError;
+use crate::problem::{Problem, ProblemCode};
+use crate::table::{Arrangement, Cell, CellErrors, Interner, LabelColumn, Row, Table, arrange};
+use crate::transitions::Actions;
+
+/// Reads the CSV or Parquet file at `path`.
+pub(crate) fn read(path: &Path, options: &ReadOptions) -> Result<Parts, DataError> {
+    let table = Table::open(path)?;
+    let roles = options.columns.resolve(path, table.names())?;
+    let mut columns = Columns::read(path, &table, &roles, options.action_kind)?;
+    if columns.reward.is_empty() {
+        return Err(DataError::Empty { path: path.to_owned() });
+    }
+    let names = table.names();
+    let step_name = roles.step.map_or("", |column| names[column].as_str());
+    let mut faulty = Vec::new();
+    let mut starts = None;
+    let mut problems = Vec::new();
+    let mut source_rows = None;
+    if let Some(episode) = columns.episode_numbers() {
+        let steps = roles.step.map(|_| (step_name, columns.step.as_slice()));
+        let arrangement = arrange(&episode, steps);
+        let arranged = columns.put_in_order(&arrangement);
+        (source_rows, starts, faulty) = (arranged.source_rows, Some(arranged.starts), arranged.faulty);
+        problems = arrangement.problems;
+    }
+    if let Some((row, column)) = columns.inexact {
+        let message = "whole numbers above 16777216 are rounded to 32-bit floating point; subtract an offset (dates, \
+                       counters), or use them as ids";
+        problems.push(Problem::new(ProblemCode::PrecisionLost, message).column(&names[column]).row(row));
+    }
+    let dim = roles.state.len();
+    let next = (!roles.next_state.is_empty()).then(|| {
+        let mut chain = Chain::new(&columns.state, dim);
+        chain.push(&columns.next_state);
+        chain.finish()
+    });
+    let action_column = names[roles.action[0]].as_str();
+    let actions = columns.action.finish(action_column, table.note("action_labels"), &mut problems);
+    let cost_names = table
+        .note("cost_names")
+        .filter(|given| given.len() == roles.cost.len())
+        .unwrap_or_else(|| roles.cost.iter().map(|&column| cost_name(&names[column])).collect());
+    let named = |columns: &[usize]| columns.iter().map(|&column| names[column].clone()).collect::<Vec<_>>();
+    Ok(Parts {
+        path: path.to_owned(),
+        observation_dim: dim,
+        observation_names: named(&roles.state),
+        observations: Column::from(columns.state),
+        next,
+        action_names: if actions.is_discrete() { Vec::new() } else { named(&roles.action) },
+        actions,
+        rewards: Column::from(columns.reward),
+        costs: Column::from(columns.cost),
+        cost_names,
+        terminals: roles.terminal.map(|_| Column::from(columns.terminal)),
+        timeouts: roles.timeout.map(|_| Column::from(columns.timeout)),
+        propensities: roles.propensity.map(|_| Column::from(columns.propensity)),
+        starts,
+        faulty,
+        source_rows,
+        problems,
+    })
+}
+
+/// The columns as they stand in the file; those without a role are empty.
+#[derive(Default)]
+struct Columns {
+    has_episode: bool,
+    episode: Vec<u32>,
+    step: Vec<f64>,
+    dim: usize,
+    state: Vec<f32>,
+    next_state: Vec<f32>,
+    action: ActionColumns,
+    reward: Vec<f32>,
+    costs: usize,
+    cost: Vec<f32>,
+    terminal: Vec<u8>,
+    timeout: Vec<u8>,
+    propensity: Vec<f32>,
+    /// First row and column where a whole number lost digits.
+    inexact: Option<(usize, usize)>,
+}
+
+impl Columns {
+    fn read(path: &Path, table: &Table, roles: &Roles, kind: Option<ActionKind>) -> Result<Self, DataError> {
+        let wanted = roles.all();
+        let at = |column: usize| wanted.iter().position(|&c| c == column).expect("every role is wanted");
+        let places = |columns: &[usize]| columns.iter().map(|&column| at(column)).collect::<Vec<usize>>();
+        let (state_at, next_at) = (places(&roles.state), places(&roles.next_state));
+        let (action_at, cost_at) = (places(&roles.action), places(&roles.cost));
+        let reward_at = at(roles.reward);
+        let one = |column: Option<usize>| column.map(at);
+        let (episode_at, step_at) = (one(roles.episode), one(roles.step));
+        let (terminal_at, timeout_at) = (one(roles.terminal), one(roles.timeout));
+        let propensity_at = one(roles.propensity);
+
+        let errors = CellErrors { path: path.to_owned(), names: table.names() };
+        let mut columns = Columns {
+            has_episode: episode_at.is_some(),
+            dim: state_at.len(),
+            costs: cost_at.len(),
+            action: ActionColumns::new(action_at.len(), kind),
+            ..Columns::default()
+        };
+        let mut inexact = None;
+        let mut interner = Interner::default();
+        table.for_each_row(&wanted, &mut |row, cells| {
+            let mut float = |position: usize| -> Result<f32, DataError> {
+                let cell = cells.cell(position);
+                if let Cell::Int(value) = cell
+                    && value.abs() > 1 << 24
+                    && (value as f32) as i64 != value
+                {
+                    inexact.get_or_insert((row, wanted[position]));
+                }
+                let value = cell.number().ok_or_else(|| errors.bad(row, wanted[position], cell, "a number"))?;
+                Ok(value as f32)
+            };
+            for &position in &state_at {
+                columns.state.push(float(position)?);
+            }
+            for &position in &next_at {
+                columns.next_state.push(float(position)?);
+            }
+            columns.reward.push(float(reward_at)?);
+            for &position in &cost_at {
+                columns.cost.push(float(position)?);
+            }
+            if let Some(position) = propensity_at {
+                columns.propensity.push(float(position)?);
+            }
+            for &position in &action_at {
+                let cell = cells.cell(position);
+                columns.action.push(cell).map_err(|what| errors.bad(row, wanted[position], cell, what))?;
+            }
+            columns.push_place(cells, episode_at, step_at, &mut interner, &|position, what| {
+                errors.bad(row, wanted[position], cells.cell(position), what)
+            })?;
+            let flag = |position: usize| {
+                let cell = cells.cell(position);
+                cell.flag().map(u8::from).ok_or_else(|| errors.bad(row, wanted[position], cell, "0 or 1"))
+            };
+            if let Some(position) = terminal_at {
+                columns.terminal.push(flag(position)?);
+            }
+            if let Some(position) = timeout_at {
+                columns.timeout.push(flag(position)?);
+            }
+            Ok(())
+        })?;
+        columns.inexact = inexact;
+        Ok(columns)
+    }
+
+    /// Appends which episode and step a row belongs to.
+    fn push_place(
+        &mut self,
+        cells: &dyn Row,
+        episode_at: Option<usize>,
+        step_at: Option<usize>,
+        interner: &mut Interner,
+        bad: &dyn Fn(usize, &'static str) -> DataError,
+    ) -> Result<(), DataError> {
+        if let Some(position) = episode_at {
+            self.episode.push(interner.id(cells.cell(position)));
+        }
+        if let Some(position) = step_at {
+            let step = cells.cell(position).number().filter(|step| step.is_finite());
+            self.step.push(step.ok_or_else(|| bad(position, "a step number"))?);
+        }
+        Ok(())
+    }
+
+    /// The episode of each row: by its column, or else a new one where the step does not advance or the row before
+    /// carries a flag. `None` if there is neither column; flags alone then tell.
+    fn episode_numbers(&mut self) -> Option<Vec<u32>> {
+        if self.has_episode {
+            return Some(std::mem::take(&mut self.episode));
+        }
+        if self.step.is_empty() {
+            return None;
+        }
+        let set = |flags: &[u8], row: usize| flags.get(row).is_some_and(|&flag| flag != 0);
+        let mut number = 0;
+        let numbers = (0..self.step.len()).map(|row| {
+            let ended = row > 0 && (set(&self.terminal, row - 1) || set(&self.timeout, row - 1));
+            if ended || row > 0 && self.step[row] <= self.step[row - 1] {
+                number += 1;
+            }
+            number
+        });
+        Some(numbers.collect())
+    }
+
+    /// Whether two rows agree in everything but their place.
+    fn same(&self, a: usize, b: usize) -> bool {
+        fn equal<T: bytemuck::Pod>(values: &[T], width: usize, a: usize, b: usize) -> bool {
+            if values.is_empty() {
+                return true;
+            }
+            let row = |i: usize| bytemuck::cast_slice::<T, u8>(&values[i * width..(i + 1) * width]);
+            row(a) == row(b)
+        }
+        equal(&self.state, self.dim, a, b)
+            && equal(&self.next_state, self.dim, a, b)
+            && self.action.same(a, b)
+            && equal(&self.reward, 1, a, b)
+            && equal(&self.cost, self.costs, a, b)
+            && equal(&self.terminal, 1, a, b)
+            && equal(&self.timeout, 1, a, b)
+            && equal(&self.propensity, 1, a, b)
+    }
+
+    /// Sorts the rows as arranged, without identical repetitions.
+    fn put_in_order(&mut self, arrangement: &Arrangement) -> Arranged {
+        let rows = self.reward.len();
+        let mut repeated = vec![false; rows];
+        let mut faulty_positions = Vec::new();
+        for &position in &arrangement.duplicates {
+            if self.same(arrangement.source(position), arrangement.source(position - 1)) {
+                repeated[position] = true;
+            } else {
+                faulty_positions.push(position);
+            }
+        }
+        let has_next = !self.next_state.is_empty();
+        for &position in &arrangement.gaps {
+            // Without a recorded next state the row before the gap would lead across it.
+            faulty_positions.push(if has_next { position } else { position - 1 });
+        }
+        // New position of each arranged position.
+        let mut kept = Vec::with_capacity(rows);
+        let mut new_position = Vec::with_capacity(rows);
+        for position in 0..rows {
+            new_position.push(kept.len());
+            if !repeated[position] {
+                kept.push(arrangement.source(position) as u32);
+            }
+        }
+        let moved = arrangement.order.is_some() || kept.len() < rows;
+        if moved {
+            self.take_rows(&kept);
+        }
+        let mut faulty: Vec<usize> = faulty_positions.iter().map(|&position| new_position[position]).collect();
+        faulty.sort_unstable();
+        Arranged {
+            starts: arrangement.starts.iter().map(|&start| new_position[start]).collect(),
+            faulty,
+            source_rows: moved.then_some(kept),
+        }
+    }
+
+    fn take_rows(&mut self, rows: &[u32]) {
+        fn take<T: Copy>(values: &mut Vec<T>, width: usize, rows: &[u32]) {
+            if !values.is_empty() {
+                let row = |&row: &u32| &values[row as usize * width..(row as usize + 1) * width];
+                let taken: Vec<T> = rows.iter().flat_map(row).copied().collect();
+                *values = taken;
+            }
+        }
+        take(&mut self.state, self.dim, rows);
+        take(&mut self.next_state, self.dim, rows);
+        take(&mut self.reward, 1, rows);
+        take(&mut self.cost, self.costs, rows);
+        take(&mut self.terminal, 1, rows);
+        take(&mut self.timeout, 1, rows);
+        take(&mut self.propensity, 1, rows);
+        if let Some(values) = &mut self.action.values {
+            take(values, self.action.width, rows);
+        }
+        if let Some(labels) = &mut self.action.labels {
+            labels.take_rows(rows);
+        }
+    }
+}
+
+struct Arranged {
+    starts: Vec<usize>,
+    faulty: Vec<usize>,
+    source_rows: Option<Vec<u32>>,
+}
+
+/// Actions while it is not yet known what they are.
+#[derive(Default)]
+pub(crate) struct ActionColumns {
+    width: usize,
+    integral_floats: bool,
+    /// While every action so far is a number.
+    values: Option<Vec<f32>>,
+    /// While every action so far is a whole number or a word.
+    labels: Option<LabelColumn>,
+}
+
+impl ActionColumns {
+    pub(crate) fn new(width: usize, kind: Option<ActionKind>) -> Self {
+        ActionColumns {
+            width,
+            integral_floats: kind == Some(ActionKind::Discrete),
+            values: (kind != Some(ActionKind::Discrete)).then(Vec::new),
+            labels: (kind != Some(ActionKind::Continuous) && width == 1).then(LabelColumn::default),
+        }
+    }
+
+    /// Components of an action.
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Appends one component; the error says what was expected.
+    pub(crate) fn push(&mut self, cell: Cell<'_>) -> Result<(), &'static str> {
+        let number = cell.number();
+        let label = match &mut self.labels {
+            Some(labels) => labels.push(cell, self.integral_floats),
+            None => Err("a number"),
+        };
+        match (&mut self.values, number, label) {
+            (Some(values), Some(number), label) => {
+                values.push(number as f32);
+                if label.is_err() {
+                    self.labels = None;
+                }
+                Ok(())
+            }
+            (_, _, Ok(())) => {
+                self.values = None;
+                Ok(())
+            }
+            (_, _, Err(what)) => Err(what),
+        }
+    }
+
+    fn same(&self, a: usize, b: usize) -> bool {
+        let row = |values: &Vec<f32>, i: usize| {
+            values[i * self.width..(i + 1) * self.width].iter().map(|value| value.to_bits()).collect::<Vec<_>>()
+        };
+        self.values.as_ref().is_none_or(|values| row(values, a) == row(values, b))
+            && self.labels.as_ref().is_none_or(|labels| labels.same(a, b))
+    }
+
+    /// Ids if every action was a whole number or a word, reals otherwise. `declared` lists the whole set of actions,
+    /// if the source does.
+    pub(crate) fn finish(
+        self,
+        column: &str,
+        declared: Option<Vec<String>>,
+        problems: &mut Vec<Problem>,
+    ) -> Actions {
+        match self.labels {
+            Some(labels) => discrete_actions(column, labels.finish(), declared, problems),
+            None => Actions::Continuous {
+                dim: self.width,
+                values: Column::from(self.values.expect("an action that is neither number nor label is refused")),
+            },
+        }
+    }
+}

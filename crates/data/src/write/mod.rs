@@ -1,0 +1,225 @@
+//! Writing logs, and the commands that write: convert and split.
+
+mod arrays;
+mod hdf5;
+mod npy;
+mod table;
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::check::{CheckOptions, load};
+use crate::error::DataError;
+use crate::problem::Problem;
+use crate::read::{Format, ReadOptions, read};
+use crate::select::Split;
+use crate::transitions::{Episode, Transitions};
+
+/// How to write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// The format; by default that of the target's extension: `.hdf5` or `.h5`, `.npz`, `.csv`, `.parquet` or `.pq`, and
+    /// a directory of .npy columns where there is none.
+    pub format: Option<Format>,
+    /// Whether a target that exists is replaced.
+    pub overwrite: bool,
+}
+
+impl WriteOptions {
+    fn format(&self, path: &Path) -> Result<Format, DataError> {
+        let unknown = |detail: String| DataError::options(path.display().to_string(), detail);
+        let chosen = match (self.format, path.extension().and_then(|extension| extension.to_str())) {
+            (Some(format), _) => format,
+            (None, None | Some("npy")) => Format::NpyDirectory,
+            (None, Some("hdf5" | "h5")) => Format::Hdf5,
+            (None, Some("npz")) => Format::Npz,
+            (None, Some("csv")) => Format::Csv,
+            (None, Some("parquet" | "pq")) => Format::Parquet,
+            (None, Some(other)) => {
+                return Err(unknown(format!(
+                    "no format has the extension .{other}; use .hdf5, .npz, .csv, .parquet or none, or say which"
+                )));
+            }
+        };
+        if chosen == Format::MinariDirectory {
+            return Err(unknown("Minari directories are read, not written; write .hdf5".to_owned()));
+        }
+        Ok(chosen)
+    }
+}
+
+/// Writes the whole log to `path`.
+///
+/// The target appears only when it is complete: what is written goes to a temporary name beside it first.
+///
+/// # Errors
+/// If the target exists and may not be replaced, the format cannot hold the log, or the file system refuses.
+pub fn write(log: &Transitions, path: &Path, options: &WriteOptions) -> Result<(), DataError> {
+    let episodes: Vec<usize> = (0..log.episodes().len()).collect();
+    write_episodes(log, &episodes, path, options)
+}
+
+/// Writes the given episodes (positions in [`Transitions::episodes`], in the given order) to `path`, without copying
+/// the log in memory.
+///
+/// # Errors
+/// As [`write()`]; also if there is no episode.
+///
+/// # Panics
+/// If a position is not below the number of episodes.
+pub fn write_episodes(
+    log: &Transitions,
+    episodes: &[usize],
+    path: &Path,
+    options: &WriteOptions,
+) -> Result<(), DataError> {
+    let format = options.format(path)?;
+    if !options.overwrite && path.exists() {
+        return Err(DataError::Exists { path: path.to_owned() });
+    }
+    let selection = Selection::new(log, episodes);
+    if selection.rows == 0 {
+        return Err(DataError::Empty { path: path.to_owned() });
+    }
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        std::fs::create_dir_all(parent).map_err(|e| DataError::io(parent, "create", e))?;
+    }
+    let draft = draft_path(path);
+    remove(&draft)?;
+    let result = match format {
+        Format::Hdf5 => hdf5::write(&selection, &draft),
+        Format::Npz => npy::write_npz(&selection, &draft),
+        Format::NpyDirectory => npy::write_directory(&selection, &draft),
+        Format::Csv => table::write_csv(&selection, &draft),
+        Format::Parquet => table::write_parquet(&selection, &draft),
+        Format::MinariDirectory => unreachable!("refused when the format was chosen"),
+    };
+    let finished = result.and_then(|()| {
+        if options.overwrite {
+            remove(path)?;
+        }
+        std::fs::rename(&draft, path).map_err(|e| DataError::io(path, "create", e))
+    });
+    if finished.is_err() {
+        // The first error is the one to report.
+        let _ = remove(&draft);
+    }
+    finished
+}
+
+/// The name under which a target is written before it is complete.
+fn draft_path(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".part");
+    path.with_file_name(name)
+}
+
+fn remove(path: &Path) -> Result<(), DataError> {
+    let result = match std::fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_dir() => std::fs::remove_dir_all(path),
+        Ok(_) => std::fs::remove_file(path),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(e),
+    };
+    result.map_err(|e| DataError::io(path, "replace", e))
+}
+
+/// The rows to write.
+pub(crate) struct Selection<'a> {
+    pub(crate) log: &'a Transitions,
+    pub(crate) episodes: Vec<Episode>,
+    pub(crate) rows: usize,
+}
+
+impl<'a> Selection<'a> {
+    fn new(log: &'a Transitions, episodes: &[usize]) -> Self {
+        let episodes: Vec<Episode> = episodes.iter().map(|&index| log.episodes()[index]).collect();
+        let rows = episodes.iter().map(|episode| episode.len).sum();
+        Selection { log, episodes, rows }
+    }
+
+    /// The rows in order, `size` at a time.
+    pub(crate) fn blocks(&self, size: usize) -> impl Iterator<Item = Vec<usize>> + '_ {
+        let mut rows = self.episodes.iter().flat_map(Episode::rows);
+        std::iter::from_fn(move || {
+            let block: Vec<usize> = rows.by_ref().take(size).collect();
+            (!block.is_empty()).then_some(block)
+        })
+    }
+}
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Written {
+    /// The file or directory.
+    pub path: PathBuf,
+    /// Number of transitions.
+    pub transitions: usize,
+    /// Number of episodes.
+    pub episodes: usize,
+}
+
+/// How to convert.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConvertOptions {
+    /// How to read.
+    pub read: ReadOptions,
+    /// How to write.
+    pub write: WriteOptions,
+}
+
+/// Writes the log at `from` in another format to `to`. Values are taken as they are, without checks.
+///
+/// # Errors
+/// If `from` holds no log or one whose rows are in disorder ([`DataError::Unusable`]), or `to` cannot be written.
+pub fn convert(from: &Path, to: &Path, options: &ConvertOptions) -> Result<(Written, Vec<Problem>), DataError> {
+    let log = read(from, &options.read)?;
+    if log.problems.iter().any(Problem::is_error) {
+        return Err(DataError::Unusable { path: from.to_owned(), problems: log.problems });
+    }
+    write(&log.transitions, to, &options.write)?;
+    let written = Written {
+        path: to.to_owned(),
+        transitions: log.transitions.len(),
+        episodes: log.transitions.episodes().len(),
+    };
+    Ok((written, log.problems))
+}
+
+/// How to split.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SplitOptions {
+    /// How to read.
+    pub read: ReadOptions,
+    /// What counts as a fault.
+    pub check: CheckOptions,
+    /// How to write both parts.
+    pub write: WriteOptions,
+    /// Share of the episodes to hold out, strictly between 0 and 1.
+    pub held_out: f64,
+    /// Seed of the draw.
+    pub seed: u64,
+}
+
+/// Splits the log at `from` by episode into a training and a held-out part.
+///
+/// # Errors
+/// If `from` holds no usable log, the fraction is none, there are fewer than two episodes, or a part cannot be
+/// written.
+pub fn split(
+    from: &Path,
+    train: &Path,
+    held_out: &Path,
+    options: &SplitOptions,
+) -> Result<[Written; 2], DataError> {
+    let log = load(from, &options.read, &options.check)?.transitions;
+    let parts = Split::draw(&log, options.held_out, options.seed)
+        .map_err(|e| DataError::options(from.display().to_string(), e.to_string()))?;
+    let write_part = |path: &Path, episodes: &[usize]| {
+        write_episodes(&log, episodes, path, &options.write)?;
+        let transitions = episodes.iter().map(|&index| log.episodes()[index].len).sum();
+        Ok(Written { path: path.to_owned(), transitions, episodes: episodes.len() })
+    };
+    Ok([write_part(train, &parts.train)?, write_part(held_out, &parts.held_out)?])
+}

@@ -1,0 +1,217 @@
+//! What is written comes back, in every format, with the same fingerprint.
+
+#![allow(clippy::unwrap_used)] // a test's unwrap is its assertion
+
+use coptidice_data::{
+    ActionSpace, Actions, ConvertOptions, Format, ProblemCode, ReadOptions, Schema, Split, Step, StepAction,
+    Transitions, TransitionsBuilder, WriteOptions, convert, read, write, write_episodes,
+};
+use proptest::prelude::*;
+
+const TARGETS: [(&str, Format); 5] = [
+    ("log.hdf5", Format::Hdf5),
+    ("log.npz", Format::Npz),
+    ("log", Format::NpyDirectory),
+    ("log.csv", Format::Csv),
+    ("log.parquet", Format::Parquet),
+];
+
+/// The same length of every episode, so that the last one's time-out is known even to formats without flags.
+#[derive(Clone, Debug)]
+struct Recipe {
+    dim: usize,
+    action: ActionSpace,
+    costs: usize,
+    propensity: bool,
+    /// Length of each episode and whether it ends in a terminal.
+    episodes: Vec<(usize, bool)>,
+    /// Bits of the numbers, used in turn.
+    bits: Vec<u32>,
+}
+
+fn recipe() -> impl Strategy<Value = Recipe> {
+    let action = prop_oneof![
+        (1..3_usize).prop_map(|dim| ActionSpace::Continuous { dim }),
+        Just(ActionSpace::Discrete { labels: vec!["0".into(), "2".into(), "3".into()] }),
+        Just(ActionSpace::Discrete { labels: vec!["more".into(), "less, or none".into()] }),
+    ];
+    let episodes = proptest::collection::vec((1..6_usize, any::<bool>()), 1..5);
+    let bits = proptest::collection::vec(any::<u32>(), 1..60);
+    (1..4_usize, action, 0..4_usize, any::<bool>(), episodes, bits).prop_map(
+        |(dim, action, costs, propensity, episodes, bits)| Recipe { dim, action, costs, propensity, episodes, bits },
+    )
+}
+
+/// Finite numbers of every magnitude; distinct observations, so that time-outs are the only ends.
+fn build(recipe: &Recipe) -> Transitions {
+    let mut used = 0;
+    let mut number = || {
+        let bits = recipe.bits[used % recipe.bits.len()];
+        used += 1;
+        let value = f32::from_bits(bits);
+        if value.is_finite() { value } else { used as f32 }
+    };
+    let names = ["heat", "cost", "wear"];
+    let schema = Schema {
+        observation_dim: recipe.dim,
+        action: recipe.action.clone(),
+        cost_names: names[..recipe.costs].iter().map(|&name| name.to_owned()).collect(),
+        propensity: recipe.propensity,
+    };
+    let mut builder = TransitionsBuilder::new(schema).unwrap();
+    let mut row = 0_u32;
+    for &(length, terminal) in &recipe.episodes {
+        let mut observation: Vec<f32> = (0..recipe.dim).map(|_| number()).collect();
+        for step in 0..length {
+            let next: Vec<f32> = (0..recipe.dim).map(|_| number()).collect();
+            let last = step + 1 == length;
+            let action: Vec<f32> = (0..2).map(|_| number()).collect();
+            builder
+                .push(&Step {
+                    observation: &observation,
+                    action: match &recipe.action {
+                        ActionSpace::Continuous { dim } => StepAction::Continuous(&action[..*dim]),
+                        // Every action occurs in a log of a few rows, so that CSV can hold it.
+                        ActionSpace::Discrete { labels } => StepAction::Discrete(row % labels.len() as u32),
+                    },
+                    reward: number(),
+                    costs: &(0..recipe.costs).map(|_| number()).collect::<Vec<_>>(),
+                    next_observation: &next,
+                    terminal: last && terminal,
+                    timeout: last && !terminal,
+                    propensity: recipe.propensity.then(&mut number),
+                })
+                .unwrap();
+            observation = next;
+            row += 1;
+        }
+    }
+    builder.finish().unwrap()
+}
+
+fn all_actions_occur(log: &Transitions) -> bool {
+    match log.actions() {
+        Actions::Continuous { .. } => true,
+        Actions::Discrete { count, .. } => log.len() >= *count,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn every_format_gives_the_log_back(recipe in recipe()) {
+        let log = build(&recipe);
+        let directory = tempfile::tempdir().unwrap();
+        for (name, format) in TARGETS {
+            let path = directory.path().join(name);
+            let written = write(&log, &path, &WriteOptions::default());
+            if format == Format::Csv && !all_actions_occur(&log) {
+                prop_assert_eq!(written.unwrap_err().code(), "write");
+                continue;
+            }
+            written.unwrap();
+            prop_assert_eq!(coptidice_data::detect(&path).unwrap(), format);
+            let back = read(&path, &ReadOptions::default()).unwrap();
+            prop_assert_eq!(back.transitions.episodes(), log.episodes(), "{}", name);
+            prop_assert_eq!(back.transitions.cost_names(), log.cost_names(), "{}", name);
+            prop_assert_eq!(back.transitions.fingerprint(), log.fingerprint(), "{}", name);
+            if let (Actions::Discrete { labels, .. }, Actions::Discrete { labels: expected, .. }) =
+                (back.transitions.actions(), log.actions())
+            {
+                prop_assert_eq!(labels, expected, "{}", name);
+            }
+            let unexpected = back.problems.iter().find(|problem| problem.code != ProblemCode::ActionsRemapped);
+            prop_assert_eq!(unexpected, None, "{}", name);
+        }
+    }
+}
+
+fn example() -> Transitions {
+    build(&Recipe {
+        dim: 3,
+        action: ActionSpace::Discrete { labels: vec!["0".into(), "2".into(), "3".into()] },
+        costs: 2,
+        propensity: false,
+        episodes: vec![(4, false), (2, true), (5, false), (1, true), (3, false)],
+        bits: vec![0x3f80_0000, 0x4000_0000, 0x3e80_0000, 0xbf00_0000, 0x4120_0000, 0x42c8_0000, 0x3dcc_cccd],
+    })
+}
+
+#[test]
+fn a_part_keeps_the_action_set_and_equals_the_selection_in_memory() {
+    let log = example();
+    let directory = tempfile::tempdir().unwrap();
+    // Episodes of 2 and 1 rows: not every action occurs.
+    let chosen = [1, 3];
+    let in_memory = log.select_episodes(&chosen).unwrap();
+    for (name, format) in TARGETS {
+        let path = directory.path().join(name);
+        let written = write_episodes(&log, &chosen, &path, &WriteOptions::default());
+        if format == Format::Csv {
+            assert!(written.unwrap_err().to_string().contains("occurs in no row"));
+            assert!(!path.exists() && std::fs::read_dir(directory.path()).unwrap().count() == 3, "no draft is left");
+            continue;
+        }
+        written.unwrap();
+        let back = read(&path, &ReadOptions::default()).unwrap().transitions;
+        assert_eq!(back.fingerprint(), in_memory.fingerprint(), "{name}");
+    }
+}
+
+#[test]
+fn equal_logs_give_equal_files() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, _) in TARGETS.iter().filter(|(_, format)| *format != Format::NpyDirectory) {
+        let bytes = ["a", "b"].map(|copy| {
+            let path = directory.path().join(copy).join(name);
+            write(&example(), &path, &WriteOptions::default()).unwrap();
+            std::fs::read(path).unwrap()
+        });
+        assert!(bytes[0] == bytes[1], "{name}");
+    }
+}
+
+#[test]
+fn a_chain_of_conversions_changes_nothing() {
+    let log = example();
+    let directory = tempfile::tempdir().unwrap();
+    let mut from = directory.path().join("start.parquet");
+    write(&log, &from, &WriteOptions::default()).unwrap();
+    for (name, _) in TARGETS {
+        let to = directory.path().join(format!("next-{name}"));
+        let (written, _) = convert(&from, &to, &ConvertOptions::default()).unwrap();
+        assert_eq!((written.transitions, written.episodes), (15, 5));
+        from = to;
+    }
+    let back = read(&from, &ReadOptions::default()).unwrap().transitions;
+    assert_eq!(back.fingerprint(), log.fingerprint());
+}
+
+#[test]
+fn targets_are_not_overwritten_unasked() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log.npz");
+    write(&example(), &path, &WriteOptions::default()).unwrap();
+    assert_eq!(write(&example(), &path, &WriteOptions::default()).unwrap_err().code(), "exists");
+    write(&example(), &path, &WriteOptions { overwrite: true, ..WriteOptions::default() }).unwrap();
+    let odd = directory.path().join("log.txt");
+    assert_eq!(write(&example(), &odd, &WriteOptions::default()).unwrap_err().code(), "options");
+}
+
+#[test]
+fn splits_are_by_episode_seeded_and_complete() {
+    let log = example();
+    let split = Split::draw(&log, 0.4, 7).unwrap();
+    assert_eq!(split, Split::draw(&log, 0.4, 7).unwrap());
+    assert_eq!((split.train.len(), split.held_out.len()), (3, 2));
+    let mut all = [split.train, split.held_out].concat();
+    all.sort_unstable();
+    assert_eq!(all, [0, 1, 2, 3, 4]);
+    let different = (0..20).any(|seed| Split::draw(&log, 0.4, seed).unwrap() != Split::draw(&log, 0.4, 7).unwrap());
+    assert!(different, "the seed decides");
+    assert_eq!(Split::draw(&log, 0.01, 0).unwrap().held_out.len(), 1, "never empty");
+    assert!(Split::draw(&log, 1.0, 0).is_err() && Split::draw(&log, f64::NAN, 0).is_err());
+    let single = log.select_episodes(&[0]).unwrap();
+    assert!(Split::draw(&single, 0.5, 0).is_err());
+}
