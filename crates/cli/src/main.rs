@@ -9,7 +9,18 @@ use clap::Parser;
 
 mod commands;
 mod failure;
+mod limits;
+mod logs;
+mod output;
+mod pages;
+mod policies;
 mod progress;
+mod run_directory;
+mod settings;
+mod simulate;
+mod summary;
+mod sweep;
+mod training;
 
 #[derive(Parser)]
 #[command(

@@ -1,0 +1,79 @@
+//! `coptidice act`: actions for a file of observations.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use coptidice_nn::Pool;
+use ndarray::{Array1, Array2};
+
+use crate::failure::{Done, Failure};
+use crate::run_directory::RunDirectory;
+
+/// Flags of `act`.
+#[derive(Args)]
+pub(crate) struct Act {
+    /// Run directory of a trained policy
+    run: PathBuf,
+    /// Observations, a .npy array of f32 or f64, [N, O]
+    #[arg(long, value_name = "OBS.npy")]
+    observations: PathBuf,
+    /// Where the actions go: .npy, [N, A] f32, or [N] i64 for discrete actions
+    #[arg(long, value_name = "ACTIONS.npy")]
+    to: PathBuf,
+    /// How to act: mean, mode, component or sample [default: the policy's own way]
+    #[arg(long, value_name = "HOW")]
+    acting: Option<String>,
+    /// Seed of the draws where acting draws
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+impl Act {
+    /// Scores the file.
+    pub(crate) fn run(self) -> Done {
+        let run = RunDirectory::open(&self.run)?;
+        let policy = crate::policies::load(&run.policy())?;
+        let acting = crate::policies::acting(self.acting.as_deref())?.unwrap_or(policy.acting());
+        let observations = self.observations()?;
+        let (rows, width) = observations.dim();
+        if width != policy.observation_width() {
+            return Err(Failure::usage(
+                format!(
+                    "{} has {width} columns; the policy takes {}",
+                    self.observations.display(),
+                    policy.observation_width()
+                ),
+                "give observations with the columns of the log the policy was trained on",
+            ));
+        }
+        let observations = observations.as_standard_layout();
+        let flat = observations.as_slice().expect("standard layout is contiguous");
+        let pool = Pool::new(std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+            .map_err(|error| Failure::work(&error))?;
+        let discrete = policy.action_low().is_empty();
+        let actions = policy.act_batch(flat, acting, self.seed, &pool).map_err(|error| Failure::input(&error))?;
+        let result = if discrete {
+            let ids: Vec<i64> = actions.iter().map(|&id| id as i64).collect();
+            ndarray_npy::write_npy(&self.to, &Array1::from(ids))
+        } else {
+            let shaped = Array2::from_shape_vec((rows, policy.action_width()), actions)
+                .map_err(|error| Failure::work(&error))?;
+            ndarray_npy::write_npy(&self.to, &shaped)
+        };
+        result.map_err(|error| Failure::writing(&self.to, &error))
+    }
+
+    /// The array, as f32.
+    fn observations(&self) -> Result<Array2<f32>, Failure> {
+        let single: Result<Array2<f32>, _> = ndarray_npy::read_npy(&self.observations);
+        single.or_else(|first| {
+            let double: Result<Array2<f64>, _> = ndarray_npy::read_npy(&self.observations);
+            double.map(|values| values.mapv(|value| value as f32)).map_err(|_| {
+                Failure::usage(
+                    format!("{}: {first}", self.observations.display()),
+                    "give a .npy file with an array of f32 or f64 of shape [N, O]",
+                )
+            })
+        })
+    }
+}

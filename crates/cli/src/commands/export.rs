@@ -1,0 +1,50 @@
+//! `coptidice export`: a trained policy as a file for other programs.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::failure::{Done, Failure};
+use crate::run_directory::RunDirectory;
+
+/// Flags of `export`.
+#[derive(Args)]
+pub(crate) struct Export {
+    /// Run directory of a trained policy
+    run: PathBuf,
+    /// Format of the file
+    #[arg(long, value_enum)]
+    format: Format,
+    /// The file to write
+    #[arg(long, value_name = "FILE")]
+    to: PathBuf,
+    /// How the exported policy acts: mean, mode, component or sample [default: the policy's own way]
+    #[arg(long, value_name = "HOW")]
+    acting: Option<String>,
+}
+
+/// `--format`.
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    /// Input `observation`, output `action`; normaliser, mixture and clipping inside the graph
+    Onnx,
+    /// For the Rust library
+    Safetensors,
+}
+
+impl Export {
+    /// Writes the file.
+    pub(crate) fn run(self) -> Done {
+        let run = RunDirectory::open(&self.run)?;
+        let mut policy = crate::policies::load(&run.policy())?;
+        if let Some(acting) = crate::policies::acting(self.acting.as_deref())? {
+            policy = policy.with_acting(acting);
+        }
+        match self.format {
+            Format::Onnx => {
+                coptidice_agents::export::save_onnx(&policy, &self.to).map_err(|error| Failure::work(&error))
+            }
+            Format::Safetensors => policy.save(&self.to).map_err(|error| Failure::work(&error)),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! `coptidice quickstart`: the main job on simulated logs, with no file needed.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use coptidice_agents::{Algorithm, RawConfig, TrainOutcome};
+use coptidice_agents::config::RawLimit;
+use coptidice_core::LimitUnit;
+use coptidice_data::Transitions;
+use coptidice_report::page::{Evaluation as EvaluationTable, Section};
+use coptidice_sim::{Evaluation, hazard};
+
+use crate::failure::{Done, Failure};
+use crate::output::line;
+use crate::pages::{compose, describe_data, evaluation_row, hazard_section, limit_readings};
+use crate::run_directory::{RunDirectory, write_json};
+use crate::simulate::{Request, environment, evaluate};
+use crate::training::{Job, stop_on_interrupt, train};
+
+/// Average cost of a step that the policy must keep: 4 of the 200 steps of an episode.
+const LIMIT: f64 = 0.02;
+/// Episodes of the simulated log.
+const LOGGED_EPISODES: usize = 300;
+/// Share of them that keep the limit.
+const SHARE_SAFE: f64 = 0.5;
+/// Episodes of the evaluation.
+const EVALUATED_EPISODES: usize = 50;
+
+/// Flags of `quickstart`.
+#[derive(Args)]
+pub(crate) struct Quickstart {
+    /// Directory for the log, the runs and the report
+    #[arg(long, value_name = "DIR", default_value = "runs/quickstart")]
+    out: PathBuf,
+    /// Seed of the log, of training and of the evaluation
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Gradient steps of each training run
+    #[arg(long, default_value_t = 4000)]
+    steps: u64,
+}
+
+impl Quickstart {
+    /// Simulates, trains, evaluates, and writes the page.
+    pub(crate) fn run(self) -> Done {
+        stop_on_interrupt();
+        if self.out.exists() {
+            std::fs::remove_dir_all(self.run_path(Algorithm::Bc)).ok();
+            std::fs::remove_dir_all(self.run_path(Algorithm::Coptidice)).ok();
+        }
+        eprintln!(
+            "simulating {LOGGED_EPISODES} episodes of hazard navigation; {:.0}% keep the limit of {LIMIT} per step",
+            100.0 * SHARE_SAFE
+        );
+        let data = hazard::logs(SHARE_SAFE, LOGGED_EPISODES, self.seed).map_err(|error| Failure::work(&error))?;
+        let (_, cloned, _) = self.train_and_evaluate(&data, Algorithm::Bc)?;
+        let (run, learned, limits) = self.train_and_evaluate(&data, Algorithm::Coptidice)?;
+        let table = EvaluationTable {
+            environment: "nav/hazard".to_owned(),
+            limits,
+            rows: vec![
+                logged_row(&data),
+                evaluation_row("bc (cloned)", &cloned),
+                evaluation_row("coptidice", &learned),
+            ],
+        };
+        let paths = hazard_section(&data, &[("bc", &cloned), ("coptidice", &learned)]);
+        let page = compose(&run, vec![paths, Section::from(&table)])?;
+        page.write(&run.report()).map_err(|error| Failure::work(&error))?;
+        line(table.table().to_text(Some(110)).trim_end())?;
+        line(&format!("report: {}", run.report().display()))
+    }
+
+    fn run_path(&self, algorithm: Algorithm) -> PathBuf {
+        self.out.join(algorithm.name())
+    }
+
+    fn train_and_evaluate(
+        &self,
+        data: &Transitions,
+        algorithm: Algorithm,
+    ) -> Result<(RunDirectory, Evaluation, Vec<coptidice_report::page::LimitReading>), Failure> {
+        eprintln!("training {algorithm}");
+        let raw = RawConfig {
+            algo: Some(algorithm),
+            steps: Some(self.steps),
+            seed: Some(self.seed),
+            limits: vec![RawLimit { cost: None, limit: LIMIT, unit: Some(LimitUnit::Step), horizon: None }],
+            ..RawConfig::default()
+        };
+        let job = Job {
+            data,
+            log_name: format!("simulated hazard navigation, seed {}", self.seed),
+            raw,
+            out: &self.run_path(algorithm),
+            resume: false,
+            command: std::env::args().collect(),
+            show_progress: true,
+        };
+        let (run, _, outcome) = train(job)?;
+        describe_data(&run, data, &[])?;
+        let TrainOutcome::Finished { policy, .. } = outcome else {
+            return Err(Failure::work_because(
+                format!("training {algorithm} did not finish: {outcome:?}"),
+                "start quickstart again",
+            ));
+        };
+        let request = Request {
+            episodes: EVALUATED_EPISODES,
+            seed: self.seed,
+            acting: None,
+            limits: None,
+            record_paths: 20,
+        };
+        let evaluation = evaluate(&policy, environment("nav/hazard")?.as_ref(), &request)?;
+        write_json(&run.evaluation(), &evaluation)?;
+        Ok((run, evaluation, limit_readings(&policy)))
+    }
+}
+
+/// The log itself, as a line to compare with.
+fn logged_row(data: &Transitions) -> coptidice_report::page::EvaluationRow {
+    let episodes = data.episodes();
+    let n = episodes.len() as f64;
+    let total = |value: &dyn Fn(usize) -> f32| -> Vec<f64> {
+        episodes.iter().map(|e| e.rows().map(|i| f64::from(value(i))).sum()).collect()
+    };
+    let (returns, costs) = (total(&|i| data.reward(i)), total(&|i| data.costs(i)[0]));
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / n;
+    let stderr = |values: &[f64]| {
+        let centre = mean(values);
+        (values.iter().map(|v| (v - centre) * (v - centre)).sum::<f64>() / (n - 1.0) / n).sqrt()
+    };
+    let steps = data.len() as f64 / n;
+    let over = episodes.iter().zip(&costs).filter(|(e, c)| **c / e.len as f64 > LIMIT).count();
+    coptidice_report::page::EvaluationRow {
+        policy: "logged".to_owned(),
+        episodes: 0,
+        return_mean: mean(&returns),
+        return_stderr: stderr(&returns),
+        costs: vec![coptidice_report::page::EvaluatedCost {
+            per_step: mean(&costs) / steps,
+            per_step_stderr: stderr(&costs) / steps,
+            per_episode: mean(&costs),
+            per_episode_stderr: stderr(&costs),
+            share_over_limit: over as f64 / n,
+        }],
+    }
+}

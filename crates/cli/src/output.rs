@@ -1,0 +1,22 @@
+//! What goes to stdout.
+
+use std::io::Write as _;
+
+use serde::Serialize;
+
+use crate::failure::{Done, Failure};
+
+/// Prints one JSON object on one line.
+pub(crate) fn json(value: &impl Serialize) -> Done {
+    let text = serde_json::to_string(value).map_err(|error| Failure::work(&error))?;
+    line(&text)
+}
+
+/// Prints text and a newline. A reader that stopped listening (`| head`) is no failure.
+pub(crate) fn line(text: &str) -> Done {
+    let mut stdout = std::io::stdout().lock();
+    match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::work(&error)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,388 @@
+//! The page of a run, put together from what its directory holds.
+
+use std::path::PathBuf;
+
+use coptidice_agents::policy::{LimitAbout, Policy};
+use coptidice_agents::{Estimates, RawConfig};
+use coptidice_core::LimitUnit;
+use coptidice_data::{Actions, Transitions};
+use coptidice_report::metrics::{History, METRICS_FILE};
+use coptidice_report::page::{
+    ActionSummary, CostReading, CostSummary, Curves, DataSummary, EvaluatedCost, Evaluation, EvaluationRow, Evidence,
+    LimitReading, Problem, Problems, Report, Reproduce, Section, Verdict, WeightSummary,
+};
+use coptidice_report::table::Status;
+use coptidice_sim::Evaluation as Simulated;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+use crate::run_directory::{LimitEntry, Manifest, RunDirectory, read_json, write_json};
+
+mod hazard_map;
+
+pub(crate) use hazard_map::section as hazard_section;
+
+/// What the log looked like: `data.json` of a run directory.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct LogPicture {
+    transitions: usize,
+    observation_dim: usize,
+    continuous: bool,
+    /// Components of an action, or number of actions.
+    action_size: usize,
+    lengths: Vec<f64>,
+    returns: Vec<f64>,
+    costs: Vec<CostPicture>,
+    problems: Vec<ProblemPicture>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct CostPicture {
+    name: String,
+    per_step: f64,
+    per_episode: Vec<f64>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct ProblemPicture {
+    error: bool,
+    code: String,
+    place: String,
+    message: String,
+}
+
+impl LogPicture {
+    /// Looks at a log.
+    pub(crate) fn of(data: &Transitions, problems: &[coptidice_data::Problem]) -> Self {
+        let total = |value: &dyn Fn(usize) -> f32| -> Vec<f64> {
+            data.episodes().iter().map(|e| e.rows().map(|i| f64::from(value(i))).sum()).collect()
+        };
+        let (continuous, action_size) = match data.actions() {
+            Actions::Continuous { dim, .. } => (true, *dim),
+            Actions::Discrete { count, .. } => (false, *count),
+        };
+        let costs = data.cost_names().iter().enumerate().map(|(k, name)| {
+            let per_episode = total(&|i| data.costs(i)[k]);
+            let per_step = per_episode.iter().sum::<f64>() / data.len() as f64;
+            CostPicture { name: name.clone(), per_step, per_episode }
+        });
+        LogPicture {
+            transitions: data.len(),
+            observation_dim: data.observation_dim(),
+            continuous,
+            action_size,
+            lengths: data.episodes().iter().map(|e| e.len as f64).collect(),
+            returns: total(&|i| data.reward(i)),
+            costs: costs.collect(),
+            problems: problems.iter().map(ProblemPicture::of).collect(),
+        }
+    }
+
+    /// As the report crate draws it.
+    pub(crate) fn summary(&self, source: &str, limits: &[LimitEntry]) -> DataSummary {
+        let mean_steps = self.lengths.iter().sum::<f64>() / self.lengths.len().max(1) as f64;
+        DataSummary {
+            source: source.to_owned(),
+            transitions: self.transitions as u64,
+            observation_dim: self.observation_dim,
+            action: if self.continuous {
+                ActionSummary::Continuous { dim: self.action_size }
+            } else {
+                ActionSummary::Discrete { count: self.action_size }
+            },
+            lengths: self.lengths.clone(),
+            returns: self.returns.clone(),
+            costs: self
+                .costs
+                .iter()
+                .map(|cost| CostSummary {
+                    name: cost.name.clone(),
+                    per_step: cost.per_step,
+                    per_episode: cost.per_episode.clone(),
+                    limit: limits.iter().find(|l| l.cost == cost.name).map(|l| reading(l, mean_steps)),
+                })
+                .collect(),
+        }
+    }
+
+    fn problems(&self) -> Problems {
+        let status = |error| if error { Status::Bad } else { Status::Warning };
+        let one = |p: &ProblemPicture| Problem {
+            status: status(p.error),
+            code: p.code.clone(),
+            place: p.place.clone(),
+            message: p.message.clone(),
+        };
+        Problems(self.problems.iter().map(one).collect())
+    }
+}
+
+impl ProblemPicture {
+    fn of(problem: &coptidice_data::Problem) -> Self {
+        let mut place = problem.column.clone().unwrap_or_default();
+        if let Some(row) = problem.row {
+            place = format!("{place} row {row}").trim().to_owned();
+        }
+        ProblemPicture {
+            error: problem.is_error(),
+            code: problem.code.as_str().to_owned(),
+            place,
+            message: problem.message.clone(),
+        }
+    }
+}
+
+/// A limit of a manifest as the report crate shows it.
+fn reading(limit: &LimitEntry, mean_steps: f64) -> LimitReading {
+    LimitReading {
+        cost: limit.cost.clone(),
+        unit: limit.given_per,
+        per_step: limit.per_step,
+        per_episode: limit.per_episode,
+        mean_steps,
+    }
+}
+
+/// Writes `data.json`.
+pub(crate) fn describe_data(
+    run: &RunDirectory,
+    data: &Transitions,
+    problems: &[coptidice_data::Problem],
+) -> Result<(), Failure> {
+    write_json(&run.inspection(), &LogPicture::of(data, problems))
+}
+
+/// Writes `report.html` and returns its path.
+pub(crate) fn write_run_report(run: &RunDirectory) -> Result<PathBuf, Failure> {
+    let page = compose(run, Vec::new())?;
+    page.write(&run.report()).map_err(|error| Failure::work(&error))?;
+    Ok(run.report())
+}
+
+/// The page of a run, with more sections after the verdict.
+pub(crate) fn compose(run: &RunDirectory, extra: Vec<Section>) -> Result<Report, Failure> {
+    let manifest = run.manifest()?;
+    let picture: LogPicture = read_json(&run.inspection())?;
+    let config_text = std::fs::read_to_string(run.config()).map_err(|error| Failure::writing(&run.config(), &error))?;
+    let config = RawConfig::from_toml(&config_text).map_err(|error| Failure::input(&error))?;
+    let metrics = run.root().join(METRICS_FILE);
+    let history = History::read(&metrics).map_err(|error| Failure::work(&error))?;
+    let evaluation: Option<Simulated> =
+        if run.evaluation().exists() { Some(read_json(&run.evaluation())?) } else { None };
+    let algorithm = config.algo.map_or("coptidice", |algo| algo.name());
+    let steps = history.last_step().unwrap_or(0);
+    let summary = picture.summary(&manifest.log, &manifest.limits);
+    let mean_steps = summary.lengths.iter().sum::<f64>() / summary.lengths.len().max(1) as f64;
+    let mut report = Report::new("Training report", format!("{algorithm} on {}", file_name(&manifest.log)))
+        .subtitle(format!("{steps} steps, seed {}; {}", manifest.seed, process(&manifest)))
+        .verdict(verdict(algorithm, steps, &manifest, mean_steps, &history, evaluation.as_ref()));
+    for (label, value, note) in key_figures(&history) {
+        report = report.key_figure(label, value, note);
+    }
+    for section in extra {
+        report = report.section(section);
+    }
+    if let Some(evaluation) = &evaluation {
+        report = report.section(&simulated(algorithm, &manifest, mean_steps, evaluation));
+    }
+    if run.weights().exists() {
+        report = report.section(&WeightSummary::of(&read_weights(run)?));
+    }
+    if let Some(table) = picture.problems().table() {
+        report = report.section(Section::new("Remarks on the log").table(table));
+    }
+    Ok(report
+        .section(Curves::training(&history, config.epsilon))
+        .section(&summary)
+        .section(Reproduce { command: manifest.command.join(" "), config: config_text, facts: facts(&manifest) })
+        .footer(format!("coptidice {}", manifest.coptidice)))
+}
+
+/// Writes the dual's estimates over the whole log, and the occupancy ratios they are made of.
+pub(crate) fn write_estimates(run: &RunDirectory, estimates: &Estimates) -> Result<(), Failure> {
+    let costs: Vec<_> = estimates
+        .costs
+        .iter()
+        .map(|c| serde_json::json!({ "name": c.name, "per_step": c.per_step, "per_episode": c.per_episode }))
+        .collect();
+    let figures = serde_json::json!({
+        "mean_weight": estimates.mean_weight,
+        "reward_per_step": estimates.reward,
+        "costs": costs,
+        "rows_visited": estimates.weights.len(),
+        "stride": estimates.stride,
+    });
+    write_json(&run.estimates(), &figures)?;
+    ndarray_npy::write_npy(run.weights(), &ndarray::aview1(&estimates.weights))
+        .map_err(|error| Failure::writing(&run.weights(), &error))
+}
+
+fn read_weights(run: &RunDirectory) -> Result<Vec<f64>, Failure> {
+    let weights: ndarray::Array1<f32> =
+        ndarray_npy::read_npy(run.weights()).map_err(|error| Failure::input(&error))?;
+    Ok(weights.iter().map(|&w| f64::from(w)).collect())
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
+}
+
+fn process(manifest: &Manifest) -> String {
+    match manifest.reading {
+        coptidice_core::ProcessReading::Continuing { gamma } => {
+            format!("process read as continuing, discount {gamma}")
+        }
+        coptidice_core::ProcessReading::Terminating { gamma } => {
+            format!("process read as ending with its episodes, discount {gamma}")
+        }
+        coptidice_core::ProcessReading::RestartChain => {
+            "process read as a chain of episodes, undiscounted".to_owned()
+        }
+    }
+}
+
+/// The metric's mean over the last tenth of the run: a single batch is noise.
+pub(crate) fn late(history: &History, name: &str) -> Option<f64> {
+    let last = history.last_step()?;
+    let values: Vec<f64> = history
+        .series(name)
+        .into_iter()
+        .filter(|(step, _)| step.saturating_mul(10) >= last.saturating_mul(9))
+        .map(|(_, value)| value)
+        .collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+fn verdict(
+    algorithm: &str,
+    steps: u64,
+    manifest: &Manifest,
+    mean_steps: f64,
+    history: &History,
+    evaluation: Option<&Simulated>,
+) -> Verdict {
+    let mut verdict = Verdict::new(format!("{algorithm}, {steps} steps, seed {}", manifest.seed));
+    let mass = late(history, "w/mean").unwrap_or(1.0);
+    for limit in &manifest.limits {
+        let shown = reading(limit, mean_steps);
+        let in_unit = |per_step: f64| match limit.given_per {
+            LimitUnit::Step => per_step,
+            LimitUnit::Episode => per_step * mean_steps,
+        };
+        if let Some(cost) = late(history, &format!("cost/{}", limit.cost)) {
+            verdict = verdict.cost(CostReading {
+                estimate: in_unit(cost / mass),
+                upper_bound: late(history, &format!("cost_bound/{}", limit.cost)).map(in_unit),
+                evidence: Evidence::Optimum,
+                tolerance: 0.02 * shown.value().abs(),
+                limit: shown.clone(),
+            });
+        }
+        let found = evaluation.and_then(|e| {
+            let single = e.costs.len() == 1 && manifest.limits.len() == 1;
+            e.costs.iter().find(|c| single || c.name == limit.cost).map(|c| (e.episodes, c))
+        });
+        if let Some((episodes, cost)) = found {
+            verdict = verdict.cost(CostReading {
+                estimate: match limit.given_per {
+                    LimitUnit::Step => cost.per_step,
+                    LimitUnit::Episode => cost.per_episode,
+                },
+                upper_bound: None,
+                evidence: Evidence::Simulated { episodes: episodes as u64 },
+                tolerance: 0.0,
+                limit: shown,
+            });
+        }
+    }
+    verdict
+}
+
+fn key_figures(history: &History) -> Vec<(String, String, String)> {
+    let mut cards = Vec::new();
+    let mass = late(history, "w/mean").unwrap_or(1.0);
+    let show = |value: f64| format!("{value:.4}");
+    if let Some(reward) = late(history, "reward") {
+        cards.push(("reward per step".to_owned(), show(reward / mass), "the dual's estimate".to_owned()));
+    }
+    for name in history.names() {
+        if let Some(cost) = name.strip_prefix("lambda/") {
+            if let Some(value) = late(history, name) {
+                let note = if value < 1e-2 { "the limit does not bind" } else { "price of the cost in reward" };
+                cards.push((format!("lambda, {cost}"), show(value), note.to_owned()));
+            }
+        }
+    }
+    if let Some(share) = late(history, "w/effective_share") {
+        let text = format!("{:.0}%", 100.0 * share);
+        cards.push(("effective sample size".to_owned(), text, "of the log, by the ratios w".to_owned()));
+    }
+    cards
+}
+
+/// An evaluation as the report crate shows it.
+pub(crate) fn simulated(
+    algorithm: &str,
+    manifest: &Manifest,
+    mean_steps: f64,
+    evaluation: &Simulated,
+) -> Evaluation {
+    let single = evaluation.costs.len() == 1 && manifest.limits.len() == 1;
+    let mut limits = Vec::new();
+    for cost in &evaluation.costs {
+        let entry = manifest.limits.iter().find(|l| single || l.cost == cost.name);
+        limits.push(match entry {
+            Some(entry) => reading(entry, mean_steps),
+            None => LimitReading::new(cost.name.clone(), cost.limit, mean_steps),
+        });
+    }
+    Evaluation {
+        environment: evaluation.environment.clone(),
+        limits,
+        rows: vec![evaluation_row(algorithm, evaluation)],
+    }
+}
+
+/// One policy's line.
+pub(crate) fn evaluation_row(policy: &str, evaluation: &Simulated) -> EvaluationRow {
+    EvaluationRow {
+        policy: policy.to_owned(),
+        episodes: evaluation.episodes as u64,
+        return_mean: evaluation.return_mean,
+        return_stderr: evaluation.return_stderr.unwrap_or(f64::NAN),
+        costs: evaluation
+            .costs
+            .iter()
+            .map(|cost| EvaluatedCost {
+                per_step: cost.per_step,
+                per_step_stderr: cost.per_step_stderr.unwrap_or(f64::NAN),
+                per_episode: cost.per_episode,
+                per_episode_stderr: cost.per_episode_stderr.unwrap_or(f64::NAN),
+                share_over_limit: cost.share_over_limit,
+            })
+            .collect(),
+    }
+}
+
+fn facts(manifest: &Manifest) -> Vec<(String, String)> {
+    let mut facts = vec![
+        ("version".to_owned(), manifest.coptidice.clone()),
+        ("log".to_owned(), manifest.log.clone()),
+        ("fingerprint of the log".to_owned(), manifest.data_fingerprint.clone()),
+        ("seed".to_owned(), manifest.seed.to_string()),
+    ];
+    for limit in &manifest.limits {
+        let text = format!(
+            "{} per step, {} per episode; given per {}",
+            limit.per_step, limit.per_episode, limit.given_per
+        );
+        facts.push((format!("limit of {}", limit.cost), text));
+    }
+    facts
+}
+
+/// The limits of a policy, for tables.
+pub(crate) fn limit_readings(policy: &Policy) -> Vec<LimitReading> {
+    let one = |l: &LimitAbout| LimitReading::new(l.cost.clone(), l.limit, l.episode_steps);
+    policy.about().limits.iter().map(one).collect()
+}

@@ -1,0 +1,63 @@
+//! Short words on a terminal about what a command found.
+
+use coptidice_agents::TrainConfig;
+use coptidice_report::metrics::{History, METRICS_FILE};
+use coptidice_sim::Evaluation;
+
+use crate::failure::{Done, Failure};
+use crate::output::line;
+use crate::pages::late;
+use crate::run_directory::RunDirectory;
+
+/// What training found, with each limit in both units.
+pub(crate) fn print_training(run: &RunDirectory, config: &TrainConfig) -> Done {
+    let manifest = run.manifest()?;
+    let history = History::read(&run.root().join(METRICS_FILE)).map_err(|error| Failure::work(&error))?;
+    line(&format!("{} trained for {} steps; policy in {}", config.algo, config.steps, run.root().display()))?;
+    let mass = late(&history, "w/mean").unwrap_or(1.0);
+    if let Some(reward) = late(&history, "reward") {
+        line(&format!("estimated reward per step: {:.4}", reward / mass))?;
+    }
+    for limit in &manifest.limits {
+        line(&format!(
+            "limit of {}: {} per step = {} per episode",
+            limit.cost, limit.per_step, limit.per_episode
+        ))?;
+        if let Some(cost) = late(&history, &format!("cost/{}", limit.cost)) {
+            let bound = late(&history, &format!("cost_bound/{}", limit.cost))
+                .map_or(String::new(), |bound| format!(", upper bound {bound:.4}"));
+            let lambda = late(&history, &format!("lambda/{}", limit.cost))
+                .map_or(String::new(), |lambda| format!(", lambda {lambda:.3}"));
+            line(&format!("  estimated cost per step {:.4}{bound}{lambda}", cost / mass))?;
+        }
+    }
+    if mass_is_off(mass) {
+        line(&format!("warning: E[w] = {mass:.3} is far from 1: the estimates are not of a distribution yet"))?;
+    }
+    line("these are the optimiser's figures on its own log; the policy itself may earn and cost otherwise")
+}
+
+/// Further from one than estimates by mini-batches explain.
+fn mass_is_off(mass: f64) -> bool {
+    !(0.8..=1.25).contains(&mass)
+}
+
+/// What a policy earned and cost in a simulator.
+pub(crate) fn print_evaluation(evaluation: &Evaluation) -> Done {
+    let plus_minus = |error: Option<f64>| error.map_or(String::new(), |error| format!(" ± {error:.4}"));
+    line(&format!("{}: {} episodes", evaluation.environment, evaluation.episodes))?;
+    line(&format!("return {:.2}{}", evaluation.return_mean, plus_minus(evaluation.return_stderr)))?;
+    for cost in &evaluation.costs {
+        line(&format!(
+            "{}: {:.4}{} per step, {:.2}{} per episode; {:.0}% of episodes over the limit; {}",
+            cost.name,
+            cost.per_step,
+            plus_minus(cost.per_step_stderr),
+            cost.per_episode,
+            plus_minus(cost.per_episode_stderr),
+            100.0 * cost.share_over_limit,
+            if cost.within_limit { "mean within the limit" } else { "mean OVER the limit" }
+        ))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,318 @@
+//! Many training runs: a plan, its cells, and the table of their results.
+//!
+//! A cell is one variant on one log with one seed. Its run directory and its result have names made of these three,
+//! so a sweep that was stopped goes on where it was, and parts made on several machines lie beside each other.
+
+mod results;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use coptidice_agents::config::RawLimit;
+use coptidice_agents::{RawConfig, TrainOutcome};
+use coptidice_core::LimitUnit;
+use coptidice_data::{CheckOptions, ReadOptions, Transitions};
+use coptidice_report::metrics::{History, METRICS_FILE};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Done, Failure};
+use crate::progress::Progress;
+use crate::run_directory::{read_json, write_json};
+use crate::simulate::{Request, environment, evaluate};
+use crate::training::{Job, stop_requested, train};
+
+pub(crate) use results::tabulate;
+
+/// A sweep as it is written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Plan {
+    /// What the sweep shows; the table's title.
+    pub(crate) title: String,
+    /// Where policies are evaluated.
+    pub(crate) environment: String,
+    /// Episodes of an evaluation.
+    pub(crate) episodes: usize,
+    /// Seeds of training. Evaluation draws the same episodes for every cell.
+    pub(crate) seeds: Vec<u64>,
+    /// The limit of the only or first cost.
+    pub(crate) limit: f64,
+    /// The limit's unit.
+    pub(crate) limit_unit: LimitUnit,
+    /// Settings of every variant.
+    #[serde(default)]
+    pub(crate) settings: toml::Table,
+    /// The logs.
+    pub(crate) logs: Vec<LogPlan>,
+    /// What is trained.
+    pub(crate) variants: Vec<Variant>,
+}
+
+/// A log of a sweep: a file (here or on the command line), or one made by the environment.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LogPlan {
+    /// Its name in the table.
+    pub(crate) name: String,
+    /// The file, relative to the working directory.
+    pub(crate) file: Option<PathBuf>,
+    /// Simulated hazard navigation.
+    pub(crate) hazard: Option<HazardPlan>,
+}
+
+/// How hazard-navigation logs are simulated.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HazardPlan {
+    /// Share of safe episodes.
+    pub(crate) share_safe: f64,
+    /// Number of episodes.
+    pub(crate) episodes: usize,
+    /// Seed of the log.
+    pub(crate) seed: u64,
+}
+
+/// One way of training.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Variant {
+    /// Its name in the table.
+    pub(crate) name: String,
+    /// Settings over those of the sweep.
+    #[serde(default)]
+    pub(crate) settings: toml::Table,
+}
+
+/// Part `index` (from 1) of `count`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shard {
+    index: usize,
+    count: usize,
+}
+
+impl std::str::FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = |part: &str| part.parse::<usize>().ok();
+        match text.split_once('/').and_then(|(i, n)| Some((parse(i)?, parse(n)?))) {
+            Some((index, count)) if (1..=count).contains(&index) => Ok(Shard { index, count }),
+            _ => Err("write it as I/N with 1 <= I <= N".to_owned()),
+        }
+    }
+}
+
+/// A plan with its logs in memory.
+pub(crate) struct Sweep {
+    pub(crate) plan: Plan,
+    logs: BTreeMap<String, Transitions>,
+    out: PathBuf,
+}
+
+/// One variant on one log with one seed.
+#[derive(Clone, Copy)]
+pub(crate) struct Cell<'s> {
+    pub(crate) log: &'s LogPlan,
+    pub(crate) variant: &'s Variant,
+    pub(crate) seed: u64,
+}
+
+/// What a cell showed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CellResult {
+    pub(crate) log: String,
+    pub(crate) variant: String,
+    pub(crate) seed: u64,
+    /// Whether training came to its end; no figure of a simulator otherwise.
+    pub(crate) outcome: String,
+    /// Mean return of an episode in the simulator.
+    pub(crate) return_mean: Option<f64>,
+    /// Cost per step in the simulator.
+    pub(crate) cost_per_step: Option<f64>,
+    /// Share of episodes over the limit.
+    pub(crate) share_over_limit: Option<f64>,
+    /// The dual's own estimate of the reward per step, `E[w r] / E[w]`, over the last tenth of training.
+    pub(crate) promised_reward: Option<f64>,
+    /// The dual's own estimate of the cost per step, `E[w c] / E[w]`, likewise.
+    pub(crate) promised_cost: Option<f64>,
+    /// The upper bound that was compared with the limit, likewise.
+    pub(crate) promised_bound: Option<f64>,
+    /// `lambda`, likewise.
+    pub(crate) lambda: Option<f64>,
+}
+
+impl Sweep {
+    /// Reads or simulates the logs.
+    pub(crate) fn prepare(plan: Plan, given: Vec<(String, PathBuf)>, out: PathBuf) -> Result<Self, Failure> {
+        let mut logs = BTreeMap::new();
+        for log in &plan.logs {
+            let file = given.iter().find(|(name, _)| *name == log.name).map(|(_, file)| file).or(log.file.as_ref());
+            let data = match (file, log.hazard) {
+                (Some(file), _) => {
+                    coptidice_data::load(file, &ReadOptions::default(), &CheckOptions::default())
+                        .map_err(|error| Failure::input(&error))?
+                        .transitions
+                }
+                (None, Some(hazard)) => {
+                    coptidice_sim::hazard::logs(hazard.share_safe, hazard.episodes, hazard.seed)
+                        .map_err(|error| Failure::input(&error))?
+                }
+                (None, None) => {
+                    return Err(Failure::usage(
+                        format!("the log {} has no file", log.name),
+                        format!("give it with --log {}=FILE", log.name),
+                    ));
+                }
+            };
+            logs.insert(log.name.clone(), data);
+        }
+        if let Some((name, _)) = given.iter().find(|(name, _)| !logs.contains_key(name)) {
+            return Err(Failure::usage(format!("the sweep has no log {name}"), "use a name of the description"));
+        }
+        std::fs::create_dir_all(out.join("cells")).map_err(|error| Failure::writing(&out, &error))?;
+        Ok(Sweep { plan, logs, out })
+    }
+
+    /// Every cell, in a fixed order.
+    pub(crate) fn cells(&self) -> Vec<Cell<'_>> {
+        let mut cells = Vec::new();
+        for log in &self.plan.logs {
+            for variant in &self.plan.variants {
+                cells.extend(self.plan.seeds.iter().map(|&seed| Cell { log, variant, seed }));
+            }
+        }
+        cells
+    }
+
+    /// Where results go.
+    pub(crate) fn out(&self) -> &Path {
+        &self.out
+    }
+
+    /// The result of a cell, where it is there.
+    pub(crate) fn result(&self, cell: Cell<'_>) -> Result<Option<CellResult>, Failure> {
+        let path = self.result_path(cell);
+        if path.exists() { read_json(&path).map(Some) } else { Ok(None) }
+    }
+
+    /// The log of that name.
+    pub(crate) fn data(&self, name: &str) -> &Transitions {
+        &self.logs[name]
+    }
+
+    fn result_path(&self, cell: Cell<'_>) -> PathBuf {
+        self.out.join("cells").join(format!("{}.json", cell.name()))
+    }
+
+    /// The configuration of a cell.
+    fn config(&self, cell: Cell<'_>) -> Result<RawConfig, Failure> {
+        let mut settings = self.plan.settings.clone();
+        settings.extend(cell.variant.settings.clone());
+        let mut raw = crate::settings::from_table(settings)?;
+        raw.seed = Some(cell.seed);
+        raw.threads = Some(1);
+        raw.limits = vec![RawLimit {
+            cost: self.data(&cell.log.name).cost_names().first().cloned(),
+            limit: self.plan.limit,
+            unit: Some(self.plan.limit_unit),
+            horizon: None,
+        }];
+        Ok(raw)
+    }
+}
+
+impl Cell<'_> {
+    fn name(&self) -> String {
+        format!("{}-{}-{}", self.log.name, self.variant.name, self.seed)
+    }
+}
+
+/// Trains and evaluates the cells that have no result yet.
+pub(crate) fn run(sweep: &Sweep, shard: Option<Shard>, jobs: usize) -> Done {
+    let mut open = Vec::new();
+    for (number, cell) in sweep.cells().into_iter().enumerate() {
+        let mine = shard.is_none_or(|shard| number % shard.count == shard.index - 1);
+        if mine && sweep.result(cell)?.is_none() {
+            open.push(cell);
+        }
+    }
+    if open.is_empty() {
+        return Ok(());
+    }
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(jobs)
+        .build()
+        .map_err(|error| Failure::work(&error))?;
+    let progress = std::sync::Mutex::new((0_u64, Progress::new(open.len() as u64, "sweep")));
+    pool.install(|| {
+        open.par_iter().with_max_len(1).try_for_each(|&cell| {
+            if stop_requested() {
+                return Err(Failure::work_because("stopped", "the same command goes on where it was"));
+            }
+            run_cell(sweep, cell)?;
+            let mut progress = progress.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            progress.0 += 1;
+            let done = progress.0;
+            progress.1.set(done, || cell.name());
+            Ok(())
+        })
+    })
+}
+
+fn run_cell(sweep: &Sweep, cell: Cell<'_>) -> Done {
+    let directory = sweep.out.join("runs").join(cell.name());
+    let job = Job {
+        data: sweep.data(&cell.log.name),
+        log_name: cell.log.name.clone(),
+        raw: sweep.config(cell)?,
+        out: &directory,
+        resume: directory.join("manifest.json").exists(),
+        command: std::env::args().collect(),
+        show_progress: false,
+    };
+    let (run, _, outcome) = train(job)?;
+    let history = History::read(&run.root().join(METRICS_FILE)).map_err(|error| Failure::work(&error))?;
+    let mut result = promises(cell, &history);
+    match outcome {
+        TrainOutcome::Finished { policy, .. } => {
+            let env = environment(&sweep.plan.environment)?;
+            let request =
+                Request { episodes: sweep.plan.episodes, seed: 0, acting: None, limits: None, record_paths: 0 };
+            let evaluation = evaluate(&policy, env.as_ref(), &request)?;
+            result.return_mean = Some(evaluation.return_mean);
+            result.cost_per_step = evaluation.cost_per_step;
+            result.share_over_limit = evaluation.share_over_limit;
+        }
+        TrainOutcome::Diverged { quantity, step, .. } => {
+            result.outcome = format!("diverged at step {step}: {quantity}");
+        }
+        TrainOutcome::Stopped { .. } => {
+            return Err(Failure::work_because("stopped", "the same command goes on where it was"));
+        }
+    }
+    write_json(&sweep.result_path(cell), &result)
+}
+
+/// The dual's own figures, from the metrics of the last tenth of the run.
+fn promises(cell: Cell<'_>, history: &History) -> CellResult {
+    let late = |name: &str| crate::pages::late(history, name);
+    let first = |stem: &str| {
+        let name = history.names().into_iter().find(|name| name.starts_with(stem)).map(str::to_owned)?;
+        late(&name)
+    };
+    let mass = late("w/mean").unwrap_or(1.0);
+    CellResult {
+        log: cell.log.name.clone(),
+        variant: cell.variant.name.clone(),
+        seed: cell.seed,
+        outcome: "finished".to_owned(),
+        return_mean: None,
+        cost_per_step: None,
+        share_over_limit: None,
+        promised_reward: late("reward").map(|reward| reward / mass),
+        promised_cost: first("cost/").map(|cost| cost / mass),
+        promised_bound: first("cost_bound/"),
+        lambda: first("lambda/"),
+    }
+}
