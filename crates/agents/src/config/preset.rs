@@ -38,6 +38,7 @@ fn fast(algo: Algorithm) -> TrainConfig {
         preset: Preset::Fast,
         batch_size: 512,
         alpha: 0.5,
+        bound_loss: BoundLoss::Reweighted,
         multiplier_learning_rate: 3e-3,
         normalize_observations: true,
         reward_scale: RewardScale::Rule(ScaleRule::Std),

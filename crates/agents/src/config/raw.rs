@@ -43,7 +43,8 @@ pub struct RawConfig {
     /// Where `lambda` is stopped, scaled reward per unit of cost. Reaching it means that the limit cannot be kept
     /// on this log at this `alpha`, and ends the run as diverged.
     pub lambda_max: Option<f64>,
-    /// Form of the cost bound: `paper`, or `reference` for the form of the authors' published code.
+    /// Form of the cost bound: `paper`, `reweighted` (as the paper's, with `lambda` driven by the cost under the tilted
+    /// weights), or `reference` for the form of the authors' published code.
     pub bound_loss: Option<BoundLoss>,
     /// Whether observations are shifted and scaled to mean 0 and standard deviation 1. Exported with the policy.
     pub normalize_observations: Option<bool>,

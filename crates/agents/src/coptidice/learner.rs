@@ -154,8 +154,8 @@ impl DiceLearner {
         match self.constraint {
             Constraint::None | Constraint::Plain => compared.copy_from_slice(cost_estimates),
             Constraint::UpperBound => {
-                for (compared, bound) in compared.iter_mut().zip(&*bounds) {
-                    *compared = bound.cost(self.config.bound_loss);
+                for ((compared, bound), &plain) in compared.iter_mut().zip(&*bounds).zip(&*cost_estimates) {
+                    *compared = bound.cost(self.config.bound_loss, plain);
                 }
             }
         }

@@ -27,6 +27,11 @@ pub const TAU_FLOOR: f64 = 1e-6;
 pub enum BoundLoss {
     /// `eq:J_tau_phi` and `eq:J_lambda` as they stand in the paper.
     Paper,
+    /// `chi` and `tau` descend `eq:J_tau_phi`; `lambda` follows the cost under the tilted weights, the paper's reading
+    /// of the bound as `E[omega w C]`, and never less than the plain estimate. The two readings agree at the optimum
+    /// of `chi` and `tau`. Before it, `eq:J_tau_phi` bounds nothing (where the flow is not yet met it is unbounded
+    /// below), and a `lambda` that follows it can vanish before the cost is under its limit.
+    Reweighted,
     /// The form found in the authors' published learner: `chi` descends the reweighted mean of `ell` with gradients
     /// through the weights, and `lambda` follows the self-normalised estimate of the cost under those weights.
     Reference,
@@ -135,11 +140,12 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// The figure that `lambda` compares with the limit (`eq:J_lambda`).
+    /// The figure that `lambda` compares with the limit (`eq:J_lambda`); `plain` is the estimate `E[w c]`.
     #[must_use]
-    pub fn cost(&self, form: BoundLoss) -> f64 {
+    pub fn cost(&self, form: BoundLoss, plain: f64) -> f64 {
         match form {
             BoundLoss::Paper => self.value,
+            BoundLoss::Reweighted => self.reweighted_cost.max(plain),
             BoundLoss::Reference => self.reweighted_cost,
         }
     }
@@ -182,7 +188,7 @@ pub fn bound_loss(
             let weight = f64::from(w[b]);
             reweighted_cost += p * weight * samples.cost(b, k, costs);
             let d_ell = match form {
-                BoundLoss::Paper => p,
+                BoundLoss::Paper | BoundLoss::Reweighted => p,
                 BoundLoss::Reference => p * (1.0 + (ell[b] - mean_ell) / tau),
             };
             d_chi[b * costs + k] = (-d_ell * weight) as f32;
@@ -191,7 +197,7 @@ pub fn bound_loss(
         }
         let value = top + tau * log_mean + tau * epsilon;
         let descended = match form {
-            BoundLoss::Paper => value,
+            BoundLoss::Paper | BoundLoss::Reweighted => value,
             BoundLoss::Reference => mean_ell,
         };
         bounds[k] = Bound { value, descended, kl, reweighted_cost, d_tau: epsilon - kl };

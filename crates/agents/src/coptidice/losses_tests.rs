@@ -244,7 +244,7 @@ fn reference_form_descends_the_reweighted_mean() {
     for k in 0..COSTS {
         assert!((bounds[k].descended - reweighted(&case, k)).abs() < 1e-13);
         assert_eq!((bounds[k].d_tau, bounds[k].value), (paper[k].d_tau, paper[k].value));
-        assert_eq!(bounds[k].cost(BoundLoss::Reference), bounds[k].reweighted_cost);
+        assert_eq!(bounds[k].cost(BoundLoss::Reference, 0.0), bounds[k].reweighted_cost);
         for row in 0..3 * SIZE {
             let place = row * COSTS + k;
             let expected = slope(&mut case, |c| &mut c.chi[place], |c| reweighted(c, k));
