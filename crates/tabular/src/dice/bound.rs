@@ -100,12 +100,15 @@ impl<'a> BoundSolver<'a> {
         if state.chi.len() == self.tilt.samples.states && state.beta > 0.0 {
             value = self.tilt.evaluate(&state.chi, state.beta, epsilon);
         }
-        if !value.is_finite() {
+        // A previous solution far from this problem's (another `w` tilts its exponents wildly) is worth less than
+        // the least-squares start.
+        if !value.is_finite() || self.tilt.moments.kl > 4.0 * epsilon {
             match self.start(epsilon, state) {
                 Some(done) => return done,
                 None => value = self.tilt.evaluate(&state.chi, state.beta, epsilon),
             }
         }
+        value = self.settle(state, value, epsilon);
         let mut iterations = 0;
         let outcome = loop {
             self.tilt.differentiate(&mut self.spd);
@@ -147,6 +150,21 @@ impl<'a> BoundSolver<'a> {
             flow_residual: self.flow_residual(),
             iterations,
         }
+    }
+
+    /// Balances the states that only a floor reaches, if that lowers `ℓ`. Weights are current before and after.
+    fn settle(&mut self, state: &mut BoundState, value: f64, epsilon: f64) -> f64 {
+        let mut chi = state.chi.clone();
+        self.tilt.settle_idle(&mut chi, state.beta);
+        if chi == state.chi {
+            return value;
+        }
+        let next = self.tilt.evaluate(&chi, state.beta, epsilon);
+        if next <= value {
+            state.chi = chi;
+            return next;
+        }
+        self.tilt.evaluate(&state.chi, state.beta, epsilon)
     }
 
     /// `∂ℓ/∂w`, as `(pair, value)` over the pairs with `w > 0`, at the solution last found.

@@ -133,15 +133,15 @@ impl Search<'_, '_> {
 
     /// `dℓ/dt` of the only cost, which must be the one last bounded; one where it cannot be had.
     fn slope(&mut self) -> f64 {
-        let Some(along) = self.dual.sensitivity(0) else { return 1.0 };
+        let Some(d_w) = self.dual.sensitivity(0) else { return 1.0 };
         let mut of_bound = 0.0;
         for (pair, slope) in self.solver.weight_gradient() {
-            if let Some(dw) = along.d_w.get(self.place[pair] as usize) {
+            if let Some(dw) = d_w.get(self.place[pair] as usize) {
                 of_bound += slope * dw;
             }
         }
         let r = &self.dual.r;
-        let of_cost: f64 = (0..r.pair_count()).map(|p| r.data[p] * along.d_w[p] * r.costs[0][p]).sum();
+        let of_cost: f64 = (0..r.pair_count()).map(|p| r.data[p] * d_w[p] * r.costs[0][p]).sum();
         let slope = of_bound / of_cost;
         // At a kink the one-sided derivatives of cost and bound may disagree; the bracket does the rest.
         if slope.is_finite() { slope.clamp(0.2, 5.0) } else { 1.0 }

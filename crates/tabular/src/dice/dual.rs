@@ -450,8 +450,8 @@ impl Dual {
         true
     }
 
-    /// `dw/dλ_k`, `[pairs]`, at a minimum over `ν`; the same direction moves `ν` and `μ` (returned too).
-    pub(crate) fn sensitivity(&mut self, k: usize) -> Option<Sensitivity> {
+    /// `dw/dλ_k`, `[pairs]`, at a minimum over `ν` and `μ`.
+    pub(crate) fn sensitivity(&mut self, k: usize) -> Option<Vec<f64>> {
         if !self.factor() {
             return None;
         }
@@ -477,17 +477,7 @@ impl Dual {
                 self.divergence.weight_derivative(self.e[p] / self.alpha) / self.alpha * de
             })
             .collect();
-        Some(Sensitivity { d_nu, d_mu, d_w })
-    }
-
-    /// Moves `λ_k` and follows with `ν` and `μ` to first order.
-    pub(crate) fn move_lambda(&mut self, k: usize, lambda: f64, along: &Sensitivity) {
-        let step = lambda - self.lambda[k];
-        self.lambda[k] = lambda;
-        self.mu += step * along.d_mu;
-        for (v, &d) in self.nu.iter_mut().zip(&along.d_nu) {
-            *v += step * d;
-        }
+        Some(d_w)
     }
 
     /// Smallest `E_d[C_k]` in the data's support (`γ < 1`).
@@ -508,14 +498,6 @@ impl Dual {
         let left_out = self.r.left_out * self.alpha * self.divergence.f(0.0);
         (primal - left_out, dual - left_out)
     }
-}
-
-/// How the minimum over `ν` moves with one cost multiplier.
-pub(crate) struct Sensitivity {
-    pub(crate) d_nu: Vec<f64>,
-    pub(crate) d_mu: f64,
-    /// `[pairs]`.
-    pub(crate) d_w: Vec<f64>,
 }
 
 /// Zero of the increasing function `slope` in `(0, bound]`, to a tenth of its value at 0; `bound` itself if the

@@ -256,6 +256,52 @@ impl<'a> Tilt<'a> {
         beta * shift + total.ln()
     }
 
+    /// States without an active pair that full rows lead to all the same: only a floor of the measure, of equal
+    /// mass from each row, flows in, and only merged samples flow out. Their `χ` is far from zero and Newton's
+    /// method, one unit of exponent a step, is slow to find it; here each is set by its own balance equation
+    /// `Σ_p γ w_p q_p exp(βγ w_p δ) = outflow`, in logarithms, the other states held. Weights must be current.
+    pub(crate) fn settle_idle(&self, chi: &mut [f64], beta: f64) {
+        let s = self.samples;
+        let mut idle = vec![true; s.states];
+        self.active.iter().for_each(|a| idle[a.state] = false);
+        if self.merged.q == 0.0 || !self.active.iter().any(|a| a.full) {
+            return;
+        }
+        let mut flows: Vec<(f64, f64)> = Vec::with_capacity(self.active.len());
+        for t in (0..s.states).filter(|&t| idle[t]) {
+            let out = -self.merged.q * self.merged.gradient[t];
+            flows.clear();
+            for a in self.active.iter().filter(|a| a.full) {
+                let rate = s.gamma * a.w;
+                flows.push((beta * rate, rate * self.q[a.start + t]));
+            }
+            if out <= 0.0 {
+                continue;
+            }
+            let mut delta = 0.0;
+            for _ in 0..30 {
+                let (mut inflow, mut slope) = (0.0, 0.0);
+                for &(rate, flow) in &flows {
+                    let x = flow * exp(rate * delta);
+                    inflow += x;
+                    slope += rate * x;
+                }
+                if slope <= 0.0 {
+                    break;
+                }
+                // log inflow is convex in δ with slopes among the rates: Newton's method on it does not cycle.
+                let error = (inflow / out).ln();
+                delta -= error * inflow / slope;
+                if error.abs() < 1e-3 {
+                    break;
+                }
+            }
+            if delta.is_finite() {
+                chi[t] += delta;
+            }
+        }
+    }
+
     /// Moments at the point last evaluated, and the second moments of `(s,a,s')` into `spd`, ends apart.
     pub(crate) fn differentiate(&mut self, spd: &mut Spd) {
         let s = self.samples;
