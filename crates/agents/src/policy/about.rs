@@ -53,6 +53,21 @@ impl LimitAbout {
     }
 }
 
+impl std::fmt::Display for LimitAbout {
+    /// The limit as given, then its other reading.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { per_step, per_episode, episode_steps, .. } = self;
+        match self.limit {
+            CostLimit::PerStep { .. } => {
+                write!(f, "{per_step} per step (= {per_episode} per episode of {episode_steps} steps)")
+            }
+            CostLimit::PerEpisode { .. } => {
+                write!(f, "{per_episode} per episode of {episode_steps} steps (= {per_step} per step)")
+            }
+        }
+    }
+}
+
 impl PolicyAbout {
     /// An account of a training run, with this library's version and no names, costs or limits yet.
     #[must_use]

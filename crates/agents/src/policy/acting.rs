@@ -1,7 +1,8 @@
 //! How an action is chosen from the policy's distribution.
 
-use super::{Head, lanes};
+use super::Head;
 use coptidice_core::rng::Rng;
+use coptidice_nn::math;
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 use serde::{Deserialize, Serialize};
@@ -90,7 +91,7 @@ impl Head {
                         Acting::Component => locations[draw(logits, rng)],
                         Acting::Sample => {
                             let component = draw(logits, rng);
-                            let scale = softplus(outputs[2 * block..][at][component]) + min_scale;
+                            let scale = math::softplus(outputs[2 * block..][at][component]) + min_scale;
                             let normal: f32 = StandardNormal.sample(rng);
                             locations[component] + scale * normal
                         }
@@ -117,7 +118,7 @@ fn mean(logits: &[f32], locations: &[f32]) -> f32 {
     let top = logits[largest(logits)];
     let (mut weighted, mut sum) = (0.0, 0.0);
     for (&logit, &location) in logits.iter().zip(locations) {
-        let weight = lanes::exp(logit - top);
+        let weight = math::exp(logit - top);
         weighted += weight * location;
         sum += weight;
     }
@@ -129,7 +130,7 @@ pub(super) fn softmax(logits: &[f32], out: &mut [f32]) {
     let top = logits[largest(logits)];
     let mut sum = 0.0;
     for (out, &logit) in out.iter_mut().zip(logits) {
-        *out = lanes::exp(logit - top);
+        *out = math::exp(logit - top);
         sum += *out;
     }
     out.iter_mut().for_each(|out| *out /= sum);
@@ -138,11 +139,11 @@ pub(super) fn softmax(logits: &[f32], out: &mut [f32]) {
 /// Draws an index with probabilities `softmax(logits)`, by inversion of one uniform number.
 fn draw(logits: &[f32], rng: &mut Rng) -> usize {
     let top = logits[largest(logits)];
-    let sum: f32 = logits.iter().map(|&logit| lanes::exp(logit - top)).sum();
+    let sum: f32 = logits.iter().map(|&logit| math::exp(logit - top)).sum();
     let mut left = rng.random::<f32>() * sum;
     let mut last_possible = 0;
     for (index, &logit) in logits.iter().enumerate() {
-        let weight = lanes::exp(logit - top);
+        let weight = math::exp(logit - top);
         if weight > 0.0 {
             last_possible = index;
             if left < weight {
@@ -153,9 +154,4 @@ fn draw(logits: &[f32], rng: &mut Rng) -> usize {
     }
     // Rounding left a remainder beyond the last weight.
     last_possible
-}
-
-/// `ln(1 + eˣ)`.
-fn softplus(x: f32) -> f32 {
-    x.max(0.0) + lanes::ln_1p(lanes::exp(-x.abs()))
 }

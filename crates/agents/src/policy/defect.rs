@@ -64,6 +64,18 @@ pub enum PolicyDefect {
         /// Largest accepted.
         limit: u64,
     },
+    /// More weights than a format, or this library's reader, takes.
+    #[error(
+        "{bytes} bytes of weights are more than the {limit} that {format} files hold; train a smaller network"
+    )]
+    TooLarge {
+        /// "ONNX" or "policy".
+        format: &'static str,
+        /// Size of the weights.
+        bytes: u64,
+        /// Largest size.
+        limit: u64,
+    },
     /// Weights of something else.
     #[error("a safetensors file without the entry {key:?}: not written by this library")]
     NotAPolicy {

@@ -69,7 +69,7 @@ impl Policy {
     /// The content of a policy file.
     ///
     /// # Errors
-    /// A defect if the header would be larger than [`Policy::from_bytes`] reads.
+    /// A defect if the header or the whole would be larger than [`Policy::load`] reads.
     pub fn to_bytes(&self) -> Result<Vec<u8>, PolicyDefect> {
         let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
         for slice in self.network().layout() {
@@ -87,6 +87,13 @@ impl Policy {
         let metadata = HashMap::from([(METADATA_KEY.to_owned(), self.description()?)]);
         let bytes = safetensors::serialize(views, Some(metadata)).map_err(not_safetensors)?;
         check_header_size(&bytes)?;
+        if bytes.len() as u64 > MAX_BYTES {
+            return Err(PolicyDefect::TooLarge {
+                format: "policy",
+                bytes: bytes.len() as u64,
+                limit: MAX_BYTES,
+            });
+        }
         Ok(bytes)
     }
 

@@ -15,7 +15,8 @@
 //! side by side. `−ln σ` is kept as a factor `1/σ` outside the exponential, which is safe because
 //! `σ ≥ min_scale ≥ 1e-6` bounds it, and saves a logarithm per component.
 
-use super::lanes::{self, LANES, Lanes, map, zip};
+use super::lanes::{LANES, Lanes, gather, map, scatter, zip};
+use coptidice_nn::math;
 
 /// Most components per dimension: working storage lives on the stack.
 pub(super) const MAX_COMPONENTS: usize = 64;
@@ -60,11 +61,13 @@ struct Sums {
 }
 
 impl Mixture {
+    #[inline(always)]
     fn outputs(self) -> usize {
         3 * self.action_dim * self.components
     }
 
     /// Log-densities of up to [`LANES`] samples: `outputs` is `[rows, 3*A*M]`, `actions` `[rows, A]`.
+    #[inline(always)]
     pub(super) fn log_density(self, outputs: &[f32], actions: &[f32], work: &mut Workspace) -> Lanes {
         let mut total = [0.0; LANES];
         for dim in 0..self.action_dim {
@@ -75,6 +78,7 @@ impl Mixture {
     }
 
     /// [`Self::log_density`], and `d_out = factor · ∂ log π / ∂ outputs` (`[rows, 3*A*M]`, overwritten).
+    #[inline(always)]
     pub(super) fn log_density_and_gradient(
         self,
         outputs: &[f32],
@@ -121,11 +125,8 @@ impl Mixture {
             let logit = gather(outputs, stride, at);
             let loc = gather(outputs, stride, block + at);
             let raw = gather(outputs, stride, 2 * block + at);
-            // softplus(r) = max(r, 0) + ln(1 + e^−|r|), sigmoid(r) from the same exponential
-            let decay = map(&raw, |r| lanes::exp(-r.abs()));
-            let tail = map(&decay, lanes::ln_1p);
-            let scale = zip(&raw, &tail, |r, t| r.max(0.0) + t + self.min_scale);
-            work.scale_slope[m] = zip(&raw, &decay, |r, e| (if r >= 0.0 { 1.0 } else { e }) / (1.0 + e));
+            let scale = map(&raw, |r| math::softplus(r) + self.min_scale);
+            work.scale_slope[m] = map(&raw, math::sigmoid);
             work.inverse_scale[m] = map(&scale, |s| 1.0 / s);
             let distance = zip(&action, &loc, |a, l| a - l);
             work.z[m] = zip(&distance, &work.inverse_scale[m], |d, i| d * i);
@@ -137,34 +138,16 @@ impl Mixture {
         let mut prior_sum = [0.0; LANES];
         let mut joint_sum = [0.0; LANES];
         for m in 0..self.components {
-            work.prior[m] = zip(&work.prior[m], &prior_max, |l, top| lanes::exp(l - top));
+            work.prior[m] = zip(&work.prior[m], &prior_max, |l, top| math::exp(l - top));
             prior_sum = zip(&prior_sum, &work.prior[m], |s, p| s + p);
-            let exponential = zip(&work.joint[m], &joint_max, |j, top| lanes::exp(j - top));
+            let exponential = zip(&work.joint[m], &joint_max, |j, top| math::exp(j - top));
             work.joint[m] = zip(&exponential, &work.inverse_scale[m], |e, i| e * i);
             joint_sum = zip(&joint_sum, &work.joint[m], |s, j| s + j);
         }
-        let joint_log = map(&joint_sum, lanes::ln);
-        let prior_log = map(&prior_sum, lanes::ln);
+        let joint_log = map(&joint_sum, math::ln);
+        let prior_log = map(&prior_sum, math::ln);
         let top = zip(&joint_max, &prior_max, |j, p| j - p);
         let rest = zip(&joint_log, &prior_log, |j, p| j - p - HALF_LN_2PI);
         Sums { prior: prior_sum, joint: joint_sum, log_density: zip(&top, &rest, |t, r| t + r) }
-    }
-}
-
-/// Column `at` of up to [`LANES`] rows of length `stride`; missing rows read as zero.
-#[inline(always)]
-pub(super) fn gather(rows: &[f32], stride: usize, at: usize) -> Lanes {
-    let mut out = [0.0; LANES];
-    for (out, row) in out.iter_mut().zip(rows.chunks_exact(stride)) {
-        *out = row[at];
-    }
-    out
-}
-
-/// Writes column `at` of the rows there are.
-#[inline(always)]
-pub(super) fn scatter(values: &Lanes, rows: &mut [f32], stride: usize, at: usize) {
-    for (&value, row) in values.iter().zip(rows.chunks_exact_mut(stride)) {
-        row[at] = value;
     }
 }

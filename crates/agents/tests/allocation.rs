@@ -1,0 +1,105 @@
+//! Nothing is allocated while acting or in the policy's loss.
+
+use coptidice_agents::policy::{Acting, ActionBatch, Head, Normalizer, Policy, PolicyAbout, PolicyParts};
+use coptidice_core::rng::stream;
+use coptidice_nn::{Activation, BlockSpec, Network, NetworkSpec, Pool};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The system's allocator, counting this thread's requests.
+struct Counting;
+
+// SAFETY: every request is passed on to the system's allocator unchanged; counting touches only a thread-local
+// integer that needs no allocation and no destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller keeps `alloc`'s contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: `pointer` came from `System.alloc` with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations(work: impl FnOnce()) -> usize {
+    let before = ALLOCATIONS.with(Cell::get);
+    work();
+    ALLOCATIONS.with(Cell::get) - before
+}
+
+fn policy(head: Head) -> Policy {
+    let blocks = vec![
+        BlockSpec::Dense { width: 32, layer_norm: true, activation: Activation::Tanh },
+        BlockSpec::Residual { width: 24 },
+    ];
+    let network = Network::new(NetworkSpec { input: 4, blocks, output: head.outputs() }).unwrap();
+    let bounded = if head.is_discrete() { 0 } else { head.action_width() };
+    Policy::new(PolicyParts {
+        params: network.init(&mut stream(0, "allocation", 0)),
+        network,
+        head,
+        normalizer: Normalizer::identity(4),
+        acting: Acting::Mean,
+        action_low: vec![-1.0; bounded],
+        action_high: vec![1.0; bounded],
+        about: PolicyAbout::new("test", 0, 0, "none"),
+    })
+    .unwrap()
+}
+
+const HEADS: [Head; 2] =
+    [Head::Mixture { action_dim: 3, components: 5, min_scale: 1e-4 }, Head::Categorical { actions: 6 }];
+
+#[test]
+fn the_counter_counts() {
+    assert_eq!(allocations(|| drop(std::hint::black_box(vec![0_u8; 100]))), 1);
+}
+
+#[test]
+fn acting_allocates_nothing() {
+    for head in HEADS {
+        let policy = policy(head);
+        for acting in Acting::ALL {
+            let mut actor = policy.actor_with(acting);
+            let mut rng = stream(0, "allocation", 1);
+            let mut action = vec![0.0; policy.action_width()];
+            let count = allocations(|| {
+                for step in 0..10 {
+                    actor.act(&[step as f32, 0.5, -0.5, 1.0], &mut rng, &mut action).unwrap();
+                }
+            });
+            assert_eq!(count, 0, "{head:?} {acting}");
+        }
+    }
+}
+
+#[test]
+fn the_loss_allocates_nothing() {
+    let pool = Pool::new(1).unwrap();
+    let batch = 100;
+    for head in HEADS {
+        let outputs = vec![0.1; batch * head.outputs()];
+        let mut d_out = vec![0.0; outputs.len()];
+        let weights = vec![1.0; batch];
+        let (continuous, discrete) = (vec![0.2; batch * head.action_width()], vec![1; batch]);
+        let actions = if head.is_discrete() {
+            ActionBatch::Discrete(&discrete)
+        } else {
+            ActionBatch::Continuous(&continuous)
+        };
+        let mut loss = 0.0;
+        let count = allocations(|| loss = head.weighted_nll(&outputs, actions, &weights, &mut d_out, &pool));
+        assert_eq!(count, 0, "{head:?}");
+        assert!(loss.is_finite() && loss != 0.0);
+    }
+}
