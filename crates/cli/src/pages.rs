@@ -8,8 +8,8 @@ use coptidice_core::LimitUnit;
 use coptidice_data::{Actions, Transitions};
 use coptidice_report::metrics::{History, METRICS_FILE};
 use coptidice_report::page::{
-    ActionSummary, CostReading, CostSummary, Curves, DataSummary, EvaluatedCost, Evaluation, EvaluationRow, Evidence,
-    LimitReading, Problem, Problems, Report, Reproduce, Section, Verdict, WeightSummary,
+    ActionSummary, CostReading, CostSummary, Curves, DataSummary, EvaluatedCost, Evaluation, EvaluationRow,
+    Evidence, LimitReading, Problem, Problems, Report, Reproduce, Section, Verdict, WeightSummary,
 };
 use coptidice_report::table::Status;
 use coptidice_sim::Evaluation as Simulated;
@@ -163,7 +163,8 @@ pub(crate) fn write_run_report(run: &RunDirectory) -> Result<PathBuf, Failure> {
 pub(crate) fn compose(run: &RunDirectory, extra: Vec<Section>) -> Result<Report, Failure> {
     let manifest = run.manifest()?;
     let picture: LogPicture = read_json(&run.inspection())?;
-    let config_text = std::fs::read_to_string(run.config()).map_err(|error| Failure::writing(&run.config(), &error))?;
+    let config_text =
+        std::fs::read_to_string(run.config()).map_err(|error| Failure::writing(&run.config(), &error))?;
     let config = RawConfig::from_toml(&config_text).map_err(|error| Failure::input(&error))?;
     let metrics = run.root().join(METRICS_FILE);
     let history = History::read(&metrics).map_err(|error| Failure::work(&error))?;
@@ -194,7 +195,11 @@ pub(crate) fn compose(run: &RunDirectory, extra: Vec<Section>) -> Result<Report,
     Ok(report
         .section(Curves::training(&history, config.epsilon))
         .section(&summary)
-        .section(Reproduce { command: manifest.command.join(" "), config: config_text, facts: facts(&manifest) })
+        .section(Reproduce {
+            command: manifest.command.join(" "),
+            config: config_text,
+            facts: facts(&manifest),
+        })
         .footer(format!("coptidice {}", manifest.coptidice)))
 }
 
@@ -306,11 +311,9 @@ fn key_figures(history: &History) -> Vec<(String, String, String)> {
         cards.push(("reward per step".to_owned(), show(reward / mass), "the dual's estimate".to_owned()));
     }
     for name in history.names() {
-        if let Some(cost) = name.strip_prefix("lambda/") {
-            if let Some(value) = late(history, name) {
-                let note = if value < 1e-2 { "the limit does not bind" } else { "price of the cost in reward" };
-                cards.push((format!("lambda, {cost}"), show(value), note.to_owned()));
-            }
+        if let (Some(cost), Some(value)) = (name.strip_prefix("lambda/"), late(history, name)) {
+            let note = if value < 1e-2 { "the limit does not bind" } else { "price of the cost in reward" };
+            cards.push((format!("lambda, {cost}"), show(value), note.to_owned()));
         }
     }
     if let Some(share) = late(history, "w/effective_share") {

@@ -62,7 +62,10 @@ impl RunDirectory {
             Ok(run)
         } else {
             Err(Failure::usage(
-                format!("{} is not a run directory: it has neither policy.safetensors nor manifest.json", root.display()),
+                format!(
+                    "{} is not a run directory: it has neither policy.safetensors nor manifest.json",
+                    root.display()
+                ),
                 "give the directory that `coptidice train ... --out` wrote",
             ))
         }

@@ -71,7 +71,9 @@ mod tests {
     #[test]
     fn settings_lie_over_each_other_and_keep_their_types() {
         let settings: Vec<String> =
-            ["alpha=0.5", "divergence=kl", "networks.mixture_components=1", "alpha=0.25"].map(String::from).into();
+            ["alpha=0.5", "divergence=kl", "networks.mixture_components=1", "alpha=0.25"]
+                .map(String::from)
+                .into();
         let Ok(raw) = read(None, &settings) else { panic!("these settings are right") };
         assert_eq!(raw.alpha, Some(0.25));
         assert_eq!(raw.divergence, Some(coptidice_core::Divergence::Kl));

@@ -32,7 +32,9 @@ pub(crate) fn print_training(run: &RunDirectory, config: &TrainConfig) -> Done {
         }
     }
     if mass_is_off(mass) {
-        line(&format!("warning: E[w] = {mass:.3} is far from 1: the estimates are not of a distribution yet"))?;
+        line(&format!(
+            "warning: E[w] = {mass:.3} is far from 1: the estimates are not of a distribution yet"
+        ))?;
     }
     line("these are the optimiser's figures on its own log; the policy itself may earn and cost otherwise")
 }

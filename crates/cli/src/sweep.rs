@@ -147,7 +147,8 @@ impl Sweep {
     pub(crate) fn prepare(plan: Plan, given: Vec<(String, PathBuf)>, out: PathBuf) -> Result<Self, Failure> {
         let mut logs = BTreeMap::new();
         for log in &plan.logs {
-            let file = given.iter().find(|(name, _)| *name == log.name).map(|(_, file)| file).or(log.file.as_ref());
+            let file =
+                given.iter().find(|(name, _)| *name == log.name).map(|(_, file)| file).or(log.file.as_ref());
             let data = match (file, log.hazard) {
                 (Some(file), _) => {
                     coptidice_data::load(file, &ReadOptions::default(), &CheckOptions::default())
@@ -168,7 +169,10 @@ impl Sweep {
             logs.insert(log.name.clone(), data);
         }
         if let Some((name, _)) = given.iter().find(|(name, _)| !logs.contains_key(name)) {
-            return Err(Failure::usage(format!("the sweep has no log {name}"), "use a name of the description"));
+            return Err(Failure::usage(
+                format!("the sweep has no log {name}"),
+                "use a name of the description",
+            ));
         }
         std::fs::create_dir_all(out.join("cells")).map_err(|error| Failure::writing(&out, &error))?;
         Ok(Sweep { plan, logs, out })
@@ -240,10 +244,8 @@ pub(crate) fn run(sweep: &Sweep, shard: Option<Shard>, jobs: usize) -> Done {
     if open.is_empty() {
         return Ok(());
     }
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(jobs)
-        .build()
-        .map_err(|error| Failure::work(&error))?;
+    let pool =
+        rayon::ThreadPoolBuilder::new().num_threads(jobs).build().map_err(|error| Failure::work(&error))?;
     let progress = std::sync::Mutex::new((0_u64, Progress::new(open.len() as u64, "sweep")));
     pool.install(|| {
         open.par_iter().with_max_len(1).try_for_each(|&cell| {
@@ -277,8 +279,13 @@ fn run_cell(sweep: &Sweep, cell: Cell<'_>) -> Done {
     match outcome {
         TrainOutcome::Finished { policy, .. } => {
             let env = environment(&sweep.plan.environment)?;
-            let request =
-                Request { episodes: sweep.plan.episodes, seed: 0, acting: None, limits: None, record_paths: 0 };
+            let request = Request {
+                episodes: sweep.plan.episodes,
+                seed: 0,
+                acting: None,
+                limits: None,
+                record_paths: 0,
+            };
             let evaluation = evaluate(&policy, env.as_ref(), &request)?;
             result.return_mean = Some(evaluation.return_mean);
             result.cost_per_step = evaluation.cost_per_step;

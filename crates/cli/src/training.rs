@@ -74,7 +74,8 @@ pub(crate) fn train(job: Job<'_>) -> Result<(RunDirectory, TrainConfig, TrainOut
     }
     let mut recorder = Recorder::new(run.root(), &config, job.show_progress);
     let io = TrainIo { directory: run.root().to_owned(), resume: job.resume };
-    let outcome = coptidice_agents::train(&config, job.data, &io, &mut recorder).map_err(|error| classify(&error))?;
+    let outcome =
+        coptidice_agents::train(&config, job.data, &io, &mut recorder).map_err(|error| classify(&error))?;
     recorder.finish()?;
     if let TrainOutcome::Finished { policy, estimates, .. } = &outcome {
         if let Some(estimates) = estimates {
@@ -91,7 +92,9 @@ fn classify(error: &coptidice_agents::TrainError) -> Failure {
     use coptidice_agents::TrainError as E;
     match error {
         E::Config(_) | E::Problem(_) | E::Normalizer(_) | E::RunExists { .. } => Failure::input(error),
-        E::Checkpoint(CheckpointError::ConfigDiffers { .. } | CheckpointError::DataDiffers { .. }) => Failure::input(error),
+        E::Checkpoint(CheckpointError::ConfigDiffers { .. } | CheckpointError::DataDiffers { .. }) => {
+            Failure::input(error)
+        }
         _ => Failure::work(error),
     }
 }
@@ -178,7 +181,7 @@ impl Observer for Recorder<'_> {
         if let Some(log) = &mut self.log {
             let mut result = log.log(step, values);
             // On disk before the checkpoint of this step is, so that a resumed run continues a complete record.
-            if step % self.checkpoint_every == 0 || step == self.steps {
+            if step.is_multiple_of(self.checkpoint_every) || step == self.steps {
                 result = result.and_then(|()| log.sync());
             }
             self.note(result);
@@ -202,7 +205,10 @@ fn summary(values: &[(&str, f64)]) -> String {
     let shown = ["reward", "cost", "cost_bound", "lambda", "loss/policy"];
     let mut parts = Vec::new();
     for (name, value) in values {
-        if shown.iter().any(|stem| name == stem || name.strip_prefix(stem).is_some_and(|rest| rest.starts_with('/'))) {
+        if shown
+            .iter()
+            .any(|stem| name == stem || name.strip_prefix(stem).is_some_and(|rest| rest.starts_with('/')))
+        {
             parts.push(format!("{name} {value:.4}"));
         }
     }

@@ -51,7 +51,8 @@ impl Act {
         let pool = Pool::new(std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
             .map_err(|error| Failure::work(&error))?;
         let discrete = policy.action_low().is_empty();
-        let actions = policy.act_batch(flat, acting, self.seed, &pool).map_err(|error| Failure::input(&error))?;
+        let actions =
+            policy.act_batch(flat, acting, self.seed, &pool).map_err(|error| Failure::input(&error))?;
         let result = if discrete {
             let ids: Vec<i64> = actions.iter().map(|&id| id as i64).collect();
             ndarray_npy::write_npy(&self.to, &Array1::from(ids))

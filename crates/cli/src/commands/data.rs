@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use coptidice_data::{
-    CheckOptions, ConvertOptions, FaultyEpisode, Inspection, Problem, RepairOptions, SplitOptions, WriteOptions,
-    convert, repair, split, validate, write,
+    CheckOptions, ConvertOptions, FaultyEpisode, Inspection, Problem, RepairOptions, SplitOptions,
+    WriteOptions, convert, repair, split, validate, write,
 };
 
 use crate::failure::{Done, Failure};
@@ -219,7 +219,12 @@ impl SplitCommand {
         let parts = split(self.log.path(), &self.train, &self.held_out, &options)
             .map_err(|error| Failure::input(&error))?;
         for part in parts {
-            line(&format!("{}: {} transitions in {} episodes", part.path.display(), part.transitions, part.episodes))?;
+            line(&format!(
+                "{}: {} transitions in {} episodes",
+                part.path.display(),
+                part.transitions,
+                part.episodes
+            ))?;
         }
         Ok(())
     }
@@ -228,7 +233,8 @@ impl SplitCommand {
 impl LogFlags {
     /// Reads the log and checks it, refusing nothing that can be read.
     fn validated(&self) -> Result<coptidice_data::Log, Failure> {
-        validate(self.path(), &self.options()?, &CheckOptions::default()).map_err(|error| Failure::input(&error))
+        validate(self.path(), &self.options()?, &CheckOptions::default())
+            .map_err(|error| Failure::input(&error))
     }
 }
 

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use coptidice_agents::{Algorithm, RawConfig, TrainOutcome};
 use coptidice_agents::config::RawLimit;
+use coptidice_agents::{Algorithm, RawConfig, TrainOutcome};
 use coptidice_core::LimitUnit;
 use coptidice_data::Transitions;
 use coptidice_report::page::{Evaluation as EvaluationTable, Section};
@@ -52,7 +52,8 @@ impl Quickstart {
             "simulating {LOGGED_EPISODES} episodes of hazard navigation; {:.0}% keep the limit of {LIMIT} per step",
             100.0 * SHARE_SAFE
         );
-        let data = hazard::logs(SHARE_SAFE, LOGGED_EPISODES, self.seed).map_err(|error| Failure::work(&error))?;
+        let data =
+            hazard::logs(SHARE_SAFE, LOGGED_EPISODES, self.seed).map_err(|error| Failure::work(&error))?;
         let (_, cloned, _) = self.train_and_evaluate(&data, Algorithm::Bc)?;
         let (run, learned, limits) = self.train_and_evaluate(&data, Algorithm::Coptidice)?;
         let table = EvaluationTable {

@@ -32,9 +32,12 @@ impl SweepCommand {
         let text = std::fs::read_to_string(&self.config).map_err(|error| {
             Failure::usage(format!("{}: {error}", self.config.display()), "give a sweep description in TOML")
         })?;
-        let plan: Plan = toml::from_str(&text)
-            .map_err(|error| Failure::usage(format!("{}: {error}", self.config.display()), "mend the description"))?;
-        let jobs = self.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
+        let plan: Plan = toml::from_str(&text).map_err(|error| {
+            Failure::usage(format!("{}: {error}", self.config.display()), "mend the description")
+        })?;
+        let jobs = self
+            .jobs
+            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
         crate::training::stop_on_interrupt();
         let sweep = Sweep::prepare(plan, self.log, self.out)?;
         run(&sweep, self.shard, jobs)?;

@@ -32,7 +32,11 @@ pub(crate) fn section(data: &Transitions, policies: &[(&str, &Evaluation)]) -> S
         .disc(Disc { kind: DiscKind::Goal, center: map.goal.into(), radius: 0.12, label: "goal".to_owned() })
         .paths(PathGroup::faint("logged", logged));
     for (name, evaluation) in policies {
-        let paths = evaluation.paths.iter().map(|path| path.observations.iter().map(|o| point(o)).collect()).collect();
+        let paths = evaluation
+            .paths
+            .iter()
+            .map(|path| path.observations.iter().map(|o| point(o)).collect())
+            .collect();
         figure = figure.paths(PathGroup::new(*name, paths));
     }
     Section::new("Paths").chart(&figure)

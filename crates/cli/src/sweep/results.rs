@@ -56,8 +56,12 @@ fn row(csv: &mut String, page: &mut String, cells: &[CellResult], limit: f64) {
     let over = column(|c| c.share_over_limit);
     let finished = cells.iter().filter(|c| c.outcome == "finished").count();
     let seeds_over = cells.iter().filter(|c| c.cost_per_step.is_some_and(|cost| cost > limit)).count();
-    let promises =
-        [column(|c| c.promised_reward), column(|c| c.promised_cost), column(|c| c.promised_bound), column(|c| c.lambda)];
+    let promises = [
+        column(|c| c.promised_reward),
+        column(|c| c.promised_cost),
+        column(|c| c.promised_bound),
+        column(|c| c.lambda),
+    ];
     let mean = |s: &Option<Spread>| s.as_ref().map_or(String::new(), |s| format!("{:.6}", s.mean));
     let stderr = |s: &Option<Spread>| s.as_ref().map_or(String::new(), |s| format!("{:.6}", s.stderr));
     let fields = [
@@ -77,7 +81,11 @@ fn row(csv: &mut String, page: &mut String, cells: &[CellResult], limit: f64) {
         s.as_ref().map_or("–".to_owned(), |s| format!("{:.digits$} ± {:.digits$}", s.mean, s.stderr))
     };
     let one = |s: &Option<Spread>| s.as_ref().map_or("–".to_owned(), |s| format!("{:.3}", s.mean));
-    let failed = if finished == cells.len() { String::new() } else { format!(" ({finished} of {} ended)", cells.len()) };
+    let failed = if finished == cells.len() {
+        String::new()
+    } else {
+        format!(" ({finished} of {} ended)", cells.len())
+    };
     let _ = writeln!(
         page,
         "| {}{failed} | {} | {} | {} | {} |",

@@ -1,0 +1,206 @@
+//! The program as a user runs it: files in, exit codes and files out.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+/// Settings under which a run takes a second or two unoptimised.
+const SMALL: &[&str] = &[
+    "--set",
+    "batch_size=32",
+    "--set",
+    "networks.value=[{kind = \"dense\", width = 16, layer_norm = true, activation = \"tanh\"}]",
+    "--set",
+    "networks.policy=[{kind = \"dense\", width = 16, layer_norm = true, activation = \"tanh\"}]",
+    "--set",
+    "checkpoint_every=40",
+];
+
+fn coptidice(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_coptidice")).args(arguments).output().expect("the program starts")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("the program prints UTF-8")
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("one JSON object on stdout")
+}
+
+/// A log of the shape of hazard navigation: 20 episodes of 30 steps, a point that drifts under its actions.
+fn write_log(directory: &Path) -> PathBuf {
+    let mut text =
+        String::from("episode,step,state_x,state_y,state_u,state_v,action_x,action_y,reward,cost_near\n");
+    for episode in 0..20 {
+        let mut x = -2.0 + 0.01 * f64::from(episode);
+        for step in 0..30 {
+            let action = 0.1 + 0.02 * f64::from((episode * 7 + step * 3) % 11);
+            let cost = u8::from(x > -1.0 && episode % 2 == 0);
+            let _ = writeln!(
+                text,
+                "{episode},{step},{x:.4},0.5,{action:.4},0.0,{action:.4},0.1,{:.4},{cost}",
+                x / 4.0 + 0.5
+            );
+            x += 0.2 * action;
+        }
+    }
+    let path = directory.join("log.csv");
+    std::fs::write(&path, text).expect("the test's directory is writable");
+    path
+}
+
+fn train_arguments<'a>(log: &'a str, out: &'a str, steps: &'a str, threads: &'a str) -> Vec<&'a str> {
+    let mut arguments = vec!["train", log, "--limit", "0.1", "--limit-unit", "step", "--out", out];
+    arguments.extend(["--steps", steps, "--threads", threads, "--seed", "3"]);
+    arguments.extend(SMALL);
+    arguments
+}
+
+fn train(log: &Path, out: &Path, threads: &str) {
+    let output = coptidice(&train_arguments(text(log), text(out), "120", threads));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("temporary paths are UTF-8")
+}
+
+fn bytes(run: &Path, file: &str) -> Vec<u8> {
+    std::fs::read(run.join(file)).expect("the run wrote this file")
+}
+
+#[test]
+fn inspection_has_the_promised_keys() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = write_log(directory.path());
+    let found = json(&coptidice(&["data", "inspect", text(&log), "--json"]));
+    // Without next states, the last of an episode's 30 steps shows only where it ended.
+    assert_eq!(found["transitions"], 20 * 29);
+    assert_eq!(found["episodes"], 20);
+    assert_eq!(found["observation_dim"], 4);
+    assert_eq!(found["action"], serde_json::json!({ "kind": "continuous", "dim": 2 }));
+    assert_eq!(found["costs"][0]["name"], "near");
+    for key in ["mean", "episode_mean"] {
+        assert!(found["costs"][0][key].is_f64() && found["reward"][key].is_f64(), "{key}");
+    }
+    assert_eq!(found["problems"][0]["code"], "last-step-dropped");
+}
+
+#[test]
+fn a_run_can_be_evaluated_acted_with_exported_and_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let (log, run) = (write_log(directory.path()), directory.path().join("run"));
+    train(&log, &run, "2");
+    for file in
+        ["config.toml", "manifest.json", "metrics.jsonl", "policy.onnx", "policy.safetensors", "report.html"]
+    {
+        assert!(!bytes(&run, file).is_empty(), "{file}");
+    }
+    let evaluation =
+        json(&coptidice(&["evaluate", text(&run), "--env", "nav/hazard", "--episodes", "3", "--json"]));
+    assert_eq!(evaluation["episodes"], 3);
+    for key in ["return_mean", "return_stderr", "cost_per_step", "cost_per_episode", "share_over_limit"] {
+        assert!(evaluation[key].is_f64(), "{key}");
+    }
+
+    let (observations, actions) =
+        (directory.path().join("observations.npy"), directory.path().join("actions.npy"));
+    let seen = ndarray::Array2::from_shape_fn((5, 4), |(i, j)| -2.0 + 0.1 * (i + j) as f64);
+    ndarray_npy::write_npy(&observations, &seen).unwrap();
+    let acted =
+        coptidice(&["act", text(&run), "--observations", text(&observations), "--to", text(&actions)]);
+    assert!(acted.status.success(), "{}", String::from_utf8_lossy(&acted.stderr));
+    let chosen: ndarray::Array2<f32> = ndarray_npy::read_npy(&actions).unwrap();
+    assert_eq!(chosen.dim(), (5, 2));
+    // Actions stay within the logged range.
+    assert!(chosen.column(0).iter().all(|a| (0.0999..=0.3001).contains(a)), "{chosen}");
+
+    let onnx = directory.path().join("copy.onnx");
+    assert!(coptidice(&["export", text(&run), "--format", "onnx", "--to", text(&onnx)]).status.success());
+    assert_eq!(std::fs::read(&onnx).unwrap(), bytes(&run, "policy.onnx"));
+    let page = coptidice(&["report", text(&run)]);
+    assert!(stdout(&page).trim().ends_with("report.html"));
+    let html = String::from_utf8(bytes(&run, "report.html")).unwrap();
+    assert!(html.contains("3 simulated episodes"), "the evaluation is part of the page");
+}
+
+#[test]
+fn threads_do_not_change_the_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = write_log(directory.path());
+    let (one, two) = (directory.path().join("one"), directory.path().join("two"));
+    train(&log, &one, "1");
+    train(&log, &two, "2");
+    assert_eq!(bytes(&one, "policy.safetensors"), bytes(&two, "policy.safetensors"));
+    assert_eq!(bytes(&one, "metrics.jsonl"), bytes(&two, "metrics.jsonl"));
+}
+
+#[test]
+fn a_killed_run_resumes_to_the_same_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = write_log(directory.path());
+    let (whole, killed) = (directory.path().join("whole"), directory.path().join("killed"));
+    // Long enough to be killed in the middle several times over.
+    let steps = "600";
+    let uninterrupted = coptidice(&train_arguments(text(&log), text(&whole), steps, "1"));
+    assert!(uninterrupted.status.success(), "{}", String::from_utf8_lossy(&uninterrupted.stderr));
+    let mut kills = 0;
+    for pause in [150, 250, 350, 450] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_coptidice"));
+        command.args(train_arguments(text(&log), text(&killed), steps, "2")).arg("--resume");
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(pause));
+        if child.try_wait().unwrap().is_none() {
+            child.kill().unwrap();
+            kills += 1;
+        }
+        child.wait().unwrap();
+    }
+    let mut last = train_arguments(text(&log), text(&killed), steps, "2");
+    last.push("--resume");
+    let resumed = coptidice(&last);
+    assert!(resumed.status.success(), "{}", String::from_utf8_lossy(&resumed.stderr));
+    for file in ["policy.safetensors", "metrics.jsonl", "policy.onnx"] {
+        assert_eq!(bytes(&whole, file), bytes(&killed, file), "{file} after {kills} kills");
+    }
+}
+
+#[test]
+fn wrong_usage_and_unusable_input_exit_with_two_and_say_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = write_log(directory.path());
+    let run = directory.path().join("run");
+    let (log, run) = (text(&log), text(&run));
+    let broken = directory.path().join("broken.hdf5");
+    std::fs::write(&broken, b"\x89HDF\r\n\x1a\nnothing more").unwrap();
+    let cases: &[(&[&str], &str)] = &[
+        (&["train", log, "--limit", "0.1", "--out", run], "--limit-unit"),
+        (&["train", log, "--out", run], "--limit"),
+        (&["train", log, "--algo", "magic", "--out", run], "coptidice"),
+        (&["train", log, "--algo", "bc", "--set", "alpa=1", "--out", run], "alpa"),
+        (&["train", log, "--limit", "far=0.1", "--limit-unit", "step", "--out", run], "near"),
+        (&["train", "nowhere.csv", "--algo", "bc", "--out", run], "nowhere.csv"),
+        (&["data", "inspect", text(&broken)], "broken.hdf5"),
+        (&["evaluate", directory.path().to_str().unwrap(), "--env", "nav/hazard"], "run directory"),
+    ];
+    for (arguments, expected) in cases {
+        let output = coptidice(arguments);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert!(message.contains(expected), "{arguments:?} should name {expected}: {message}");
+        assert!(!message.contains("panicked"), "{message}");
+    }
+}
+
+#[test]
+fn a_run_is_never_overwritten_silently() {
+    let directory = tempfile::tempdir().unwrap();
+    let (log, run) = (write_log(directory.path()), directory.path().join("run"));
+    train(&log, &run, "1");
+    let again = coptidice(&train_arguments(text(&log), text(&run), "120", "1"));
+    assert_eq!(again.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("--resume"));
+}
