@@ -7,7 +7,8 @@
 
 use crate::Activation;
 use crate::math;
-use crate::simd::{map, sums, vectorised};
+use crate::simd::{Kernel, map, run_vectorised, sums};
+use std::marker::PhantomData;
 
 /// Added to the variance, as in the frameworks' default.
 const NORM_EPSILON: f32 = 1e-5;
@@ -89,27 +90,52 @@ impl Function for Tanh {
     }
 }
 
-/// Calls `$kernel::<F>(...)` for the function `F` that `$activation` names, compiled for this processor.
+/// Runs a kernel for the function that `$activation` names.
 macro_rules! with_function {
     ($activation:expr, $kernel:ident($($argument:expr),* $(,)?)) => {
         match $activation {
-            Activation::Identity => vectorised(|| $kernel::<Identity>($($argument),*)),
-            Activation::Relu => vectorised(|| $kernel::<Relu>($($argument),*)),
-            Activation::Elu => vectorised(|| $kernel::<Elu>($($argument),*)),
-            Activation::Tanh => vectorised(|| $kernel::<Tanh>($($argument),*)),
+            Activation::Identity => run_vectorised::<$kernel<Identity>, _>(($($argument,)*)),
+            Activation::Relu => run_vectorised::<$kernel<Relu>, _>(($($argument,)*)),
+            Activation::Elu => run_vectorised::<$kernel<Elu>, _>(($($argument,)*)),
+            Activation::Tanh => run_vectorised::<$kernel<Tanh>, _>(($($argument,)*)),
+        }
+    };
+}
+
+/// Defines a kernel, a function of its arguments and, where it says so, of an activation.
+macro_rules! kernel {
+    ($name:ident<F>($($argument:ident: $kind:ty),* $(,)?) $body:block) => {
+        struct $name<F>(PhantomData<F>);
+
+        impl<F: Function> Kernel<($($kind,)*)> for $name<F> {
+            type Output = ();
+
+            #[inline(always)]
+            fn run(($($argument,)*): ($($kind,)*)) $body
+        }
+    };
+    ($name:ident($($argument:ident: $kind:ty),* $(,)?) $body:block) => {
+        struct $name;
+
+        impl Kernel<($($kind,)*)> for $name {
+            type Output = ();
+
+            #[inline(always)]
+            fn run(($($argument,)*): ($($kind,)*)) $body
         }
     };
 }
 
 /// `out = f(out + bias)`.
 pub(crate) fn bias_activation(out: &mut [f32], bias: &[f32], activation: Activation) {
-    with_function!(activation, bias_activation_rows(out, bias));
+    with_function!(activation, BiasActivation(out, bias));
 }
 
-#[inline(always)]
-fn bias_activation_rows<F: Function>(out: &mut [f32], bias: &[f32]) {
-    for row in out.chunks_exact_mut(bias.len()) {
-        map([row], [bias], |[z], [b]| [F::value(z + b)]);
+kernel! {
+    BiasActivation<F>(out: &mut [f32], bias: &[f32]) {
+        for row in out.chunks_exact_mut(bias.len()) {
+            map([row], [bias], |[z], [b]| [F::value(z + b)]);
+        }
     }
 }
 
@@ -135,52 +161,54 @@ pub(crate) fn bias_norm_activation(
     params: NormParams<'_>,
     activation: Activation,
 ) {
-    with_function!(activation, bias_norm_activation_rows(out, state, skip, params));
+    with_function!(activation, BiasNormActivation(out, state, skip, params));
 }
 
-#[inline(always)]
-fn bias_norm_activation_rows<F: Function>(
-    out: &mut [f32],
-    state: NormState<'_>,
-    skip: Option<&[f32]>,
-    params: NormParams<'_>,
-) {
-    let width = params.bias.len();
-    let inverse_width = 1.0 / width as f32;
-    for (index, row) in out.chunks_exact_mut(width).enumerate() {
-        match skip {
-            None => map([row], [params.bias], |[z], [b]| [z + b]),
-            Some(skip) => {
-                let skip = &skip[index * width..][..width];
-                map([row], [params.bias, skip], |[z], [b, x]| [z + b + x]);
+kernel! {
+    BiasNormActivation<F>(
+        out: &mut [f32],
+        state: NormState<'_>,
+        skip: Option<&[f32]>,
+        params: NormParams<'_>,
+    ) {
+        let width = params.bias.len();
+        let inverse_width = 1.0 / width as f32;
+        for (index, row) in out.chunks_exact_mut(width).enumerate() {
+            match skip {
+                None => map([row], [params.bias], |[z], [b]| [z + b]),
+                Some(skip) => {
+                    let skip = &skip[index * width..][..width];
+                    map([row], [params.bias, skip], |[z], [b, x]| [z + b + x]);
+                }
             }
+            let [sum] = sums([row], |[z]| [z]);
+            let mean = sum * inverse_width;
+            let [squares] = sums([row], |[z]| [(z - mean) * (z - mean)]);
+            let r = 1.0 / (squares * inverse_width + NORM_EPSILON).sqrt();
+            state.inverse_std[index] = r;
+            let normalised = &mut state.normalised[index * width..][..width];
+            map([row, normalised], [params.gain, params.shift], |[z, _], [gain, shift]| {
+                let n = (z - mean) * r;
+                [F::value(n * gain + shift), n]
+            });
         }
-        let [sum] = sums([row], |[z]| [z]);
-        let mean = sum * inverse_width;
-        let [squares] = sums([row], |[z]| [(z - mean) * (z - mean)]);
-        let r = 1.0 / (squares * inverse_width + NORM_EPSILON).sqrt();
-        state.inverse_std[index] = r;
-        let normalised = &mut state.normalised[index * width..][..width];
-        map([row, normalised], [params.gain, params.shift], |[z, _], [gain, shift]| {
-            let n = (z - mean) * r;
-            [F::value(n * gain + shift), n]
-        });
     }
 }
 
 /// `d = f'(y) d` for a block with result `output`; adds the sum of the rows to `d_bias`.
 pub(crate) fn activation_adjoint(d: &mut [f32], output: &[f32], d_bias: &mut [f32], activation: Activation) {
-    with_function!(activation, activation_adjoint_rows(d, output, d_bias));
+    with_function!(activation, ActivationAdjoint(d, output, d_bias));
 }
 
-#[inline(always)]
-fn activation_adjoint_rows<F: Function>(d: &mut [f32], output: &[f32], d_bias: &mut [f32]) {
-    let width = d_bias.len();
-    for (d, a) in d.chunks_exact_mut(width).zip(output.chunks_exact(width)) {
-        map([d, d_bias], [a], |[d, sum], [a]| {
-            let d = F::slope(a) * d;
-            [d, sum + d]
-        });
+kernel! {
+    ActivationAdjoint<F>(d: &mut [f32], output: &[f32], d_bias: &mut [f32]) {
+        let width = d_bias.len();
+        for (d, a) in d.chunks_exact_mut(width).zip(output.chunks_exact(width)) {
+            map([d, d_bias], [a], |[d, sum], [a]| {
+                let d = F::slope(a) * d;
+                [d, sum + d]
+            });
+        }
     }
 }
 
@@ -208,40 +236,42 @@ pub(crate) fn norm_adjoint(
     sums: NormSums<'_>,
     activation: Activation,
 ) {
-    with_function!(activation, norm_adjoint_rows(d, forward, sums));
+    with_function!(activation, NormAdjoint(d, forward, sums));
 }
 
-#[inline(always)]
-fn norm_adjoint_rows<F: Function>(d: &mut [f32], forward: NormForward<'_>, into: NormSums<'_>) {
-    let gain = forward.gain;
-    let width = gain.len();
-    let inverse_width = 1.0 / width as f32;
-    for (index, d) in d.chunks_exact_mut(width).enumerate() {
-        let row = index * width..(index + 1) * width;
-        let (a, n) = (&forward.output[row.clone()], &forward.normalised[row]);
-        map([d, into.gain, into.shift], [a, n, gain], |[d, d_gain, d_shift], [a, n, gain]| {
-            let d_y = F::slope(a) * d;
-            [gain * d_y, d_gain + d_y * n, d_shift + d_y]
-        });
-        let [sum_u, sum_un] = sums([d, n], |[u, n]| [u, u * n]);
-        let (mean_u, mean_un) = (sum_u * inverse_width, sum_un * inverse_width);
-        let r = forward.inverse_std[index];
-        map([d, into.bias], [n], |[u, d_bias], [n]| {
-            let d_z = r * (u - mean_u - n * mean_un);
-            [d_z, d_bias + d_z]
-        });
+kernel! {
+    NormAdjoint<F>(d: &mut [f32], forward: NormForward<'_>, into: NormSums<'_>) {
+        let gain = forward.gain;
+        let width = gain.len();
+        let inverse_width = 1.0 / width as f32;
+        for (index, d) in d.chunks_exact_mut(width).enumerate() {
+            let row = index * width..(index + 1) * width;
+            let (a, n) = (&forward.output[row.clone()], &forward.normalised[row]);
+            map([d, into.gain, into.shift], [a, n, gain], |[d, d_gain, d_shift], [a, n, gain]| {
+                let d_y = F::slope(a) * d;
+                [gain * d_y, d_gain + d_y * n, d_shift + d_y]
+            });
+            let [sum_u, sum_un] = sums([d, n], |[u, n]| [u, u * n]);
+            let (mean_u, mean_un) = (sum_u * inverse_width, sum_un * inverse_width);
+            let r = forward.inverse_std[index];
+            map([d, into.bias], [n], |[u, d_bias], [n]| {
+                let d_z = r * (u - mean_u - n * mean_un);
+                [d_z, d_bias + d_z]
+            });
+        }
     }
 }
 
 /// Turns `ȧ = ż` into `ȧ = f'(y) ż`.
 pub(crate) fn activation_tangent(t_output: &mut [f32], output: &[f32], activation: Activation) {
-    with_function!(activation, activation_tangent_rows(t_output, output));
+    with_function!(activation, ActivationTangent(t_output, output));
 }
 
-#[inline(always)]
-fn activation_tangent_rows<F: Function>(t_output: &mut [f32], output: &[f32]) {
-    let output = &output[..t_output.len()];
-    map([t_output], [output], |[t], [a]| [F::slope(a) * t]);
+kernel! {
+    ActivationTangent<F>(t_output: &mut [f32], output: &[f32]) {
+        let output = &output[..t_output.len()];
+        map([t_output], [output], |[t], [a]| [F::slope(a) * t]);
+    }
 }
 
 /// From `ż` in `t_output` to `ȧ` there: `ṅ = r (ż - mean ż - n mean(n ż))`, `ȧ = f'(y) gain ṅ`;
@@ -253,31 +283,32 @@ pub(crate) fn norm_tangent(
     forward: NormForward<'_>,
     activation: Activation,
 ) {
-    with_function!(activation, norm_tangent_rows(t_output, t_normalised, t_ratio, forward));
+    with_function!(activation, NormTangent(t_output, t_normalised, t_ratio, forward));
 }
 
-#[inline(always)]
-fn norm_tangent_rows<F: Function>(
-    t_output: &mut [f32],
-    t_normalised: &mut [f32],
-    t_ratio: &mut [f32],
-    forward: NormForward<'_>,
-) {
-    let gain = forward.gain;
-    let width = gain.len();
-    let inverse_width = 1.0 / width as f32;
-    for (index, t) in t_output.chunks_exact_mut(width).enumerate() {
-        let row = index * width..(index + 1) * width;
-        let t_n = &mut t_normalised[row.clone()];
-        let (a, n) = (&forward.output[row.clone()], &forward.normalised[row]);
-        let r = forward.inverse_std[index];
-        let [sum, sum_n] = sums([t, n], |[t, n]| [t, t * n]);
-        let (mean, mean_n) = (sum * inverse_width, sum_n * inverse_width);
-        t_ratio[index] = -r * mean_n;
-        map([t, t_n], [a, n, gain], |[t, _], [a, n, gain]| {
-            let t_n = r * (t - mean - n * mean_n);
-            [F::slope(a) * gain * t_n, t_n]
-        });
+kernel! {
+    NormTangent<F>(
+        t_output: &mut [f32],
+        t_normalised: &mut [f32],
+        t_ratio: &mut [f32],
+        forward: NormForward<'_>,
+    ) {
+        let gain = forward.gain;
+        let width = gain.len();
+        let inverse_width = 1.0 / width as f32;
+        for (index, t) in t_output.chunks_exact_mut(width).enumerate() {
+            let row = index * width..(index + 1) * width;
+            let t_n = &mut t_normalised[row.clone()];
+            let (a, n) = (&forward.output[row.clone()], &forward.normalised[row]);
+            let r = forward.inverse_std[index];
+            let [sum, sum_n] = sums([t, n], |[t, n]| [t, t * n]);
+            let (mean, mean_n) = (sum * inverse_width, sum_n * inverse_width);
+            t_ratio[index] = -r * mean_n;
+            map([t, t_n], [a, n, gain], |[t, _], [a, n, gain]| {
+                let t_n = r * (t - mean - n * mean_n);
+                [F::slope(a) * gain * t_n, t_n]
+            });
+        }
     }
 }
 
@@ -291,25 +322,26 @@ pub(crate) fn activation_adjoint_tangent(
     t_d_bias: &mut [f32],
     activation: Activation,
 ) {
-    with_function!(activation, activation_adjoint_tangent_rows(t_d, d_output, output, t_output, t_d_bias));
+    with_function!(activation, ActivationAdjointTangent(t_d, d_output, output, t_output, t_d_bias));
 }
 
-#[inline(always)]
-fn activation_adjoint_tangent_rows<F: Function>(
-    t_d: &mut [f32],
-    d_output: &[f32],
-    output: &[f32],
-    t_output: &[f32],
-    t_d_bias: &mut [f32],
-) {
-    let width = t_d_bias.len();
-    for (index, t_d) in t_d.chunks_exact_mut(width).enumerate() {
-        let row = index * width..(index + 1) * width;
-        let ins = [&d_output[row.clone()], &output[row.clone()], &t_output[row]];
-        map([t_d, t_d_bias], ins, |[t_d, sum], [d, a, t_a]| {
-            let t_d = F::slope(a) * t_d + F::curvature(a) * t_a * d;
-            [t_d, sum + t_d]
-        });
+kernel! {
+    ActivationAdjointTangent<F>(
+        t_d: &mut [f32],
+        d_output: &[f32],
+        output: &[f32],
+        t_output: &[f32],
+        t_d_bias: &mut [f32],
+    ) {
+        let width = t_d_bias.len();
+        for (index, t_d) in t_d.chunks_exact_mut(width).enumerate() {
+            let row = index * width..(index + 1) * width;
+            let ins = [&d_output[row.clone()], &output[row.clone()], &t_output[row]];
+            map([t_d, t_d_bias], ins, |[t_d, sum], [d, a, t_a]| {
+                let t_d = F::slope(a) * t_d + F::curvature(a) * t_a * d;
+                [t_d, sum + t_d]
+            });
+        }
     }
 }
 
@@ -333,42 +365,43 @@ pub(crate) fn norm_adjoint_tangent(
     scratch: &mut [f32],
     activation: Activation,
 ) {
-    with_function!(activation, norm_adjoint_tangent_rows(t_d, forward, tangents, sums, scratch));
+    with_function!(activation, NormAdjointTangent(t_d, forward, tangents, sums, scratch));
 }
 
-#[inline(always)]
-fn norm_adjoint_tangent_rows<F: Function>(
-    t_d: &mut [f32],
-    forward: NormForward<'_>,
-    tangents: &NormTangents<'_>,
-    into: NormSums<'_>,
-    scratch: &mut [f32],
-) {
-    let gain = forward.gain;
-    let width = gain.len();
-    let u = &mut scratch[..width];
-    let inverse_width = 1.0 / width as f32;
-    for (index, t_d) in t_d.chunks_exact_mut(width).enumerate() {
-        let row = index * width..(index + 1) * width;
-        let (a, n) = (&forward.output[row.clone()], &forward.normalised[row.clone()]);
-        let (t_a, t_n) = (&tangents.t_output[row.clone()], &tangents.t_normalised[row.clone()]);
-        let (d_a, d_z) = (&tangents.d_output[row.clone()], &tangents.d_linear[row]);
-        map([t_d, u, into.gain, into.shift], [a, n, t_a, t_n, d_a, gain], |outs, ins| {
-            let ([t_d, _, d_gain, d_shift], [a, n, t_a, t_n, d_a, gain]) = (outs, ins);
-            let f1 = F::slope(a);
-            let d_y = f1 * d_a;
-            let t_d_y = f1 * t_d + F::curvature(a) * t_a * d_a;
-            [gain * t_d_y, gain * d_y, d_gain + t_d_y * n + d_y * t_n, d_shift + t_d_y]
-        });
-        let [sum_t_u, sum_un, sum_t_un] =
-            sums([t_d, u, n, t_n], |[t_u, u, n, t_n]| [t_u, u * n, t_u * n + u * t_n]);
-        let (mean_t_u, mean_un) = (sum_t_u * inverse_width, sum_un * inverse_width);
-        let mean_t_un = sum_t_un * inverse_width;
-        let (r, ratio) = (forward.inverse_std[index], tangents.t_ratio[index]);
-        map([t_d, into.bias], [n, t_n, d_z], |[t_u, sum], [n, t_n, d_z]| {
-            let t_d_z = ratio * d_z + r * (t_u - mean_t_u - t_n * mean_un - n * mean_t_un);
-            [t_d_z, sum + t_d_z]
-        });
+kernel! {
+    NormAdjointTangent<F>(
+        t_d: &mut [f32],
+        forward: NormForward<'_>,
+        tangents: &NormTangents<'_>,
+        into: NormSums<'_>,
+        scratch: &mut [f32],
+    ) {
+        let gain = forward.gain;
+        let width = gain.len();
+        let u = &mut scratch[..width];
+        let inverse_width = 1.0 / width as f32;
+        for (index, t_d) in t_d.chunks_exact_mut(width).enumerate() {
+            let row = index * width..(index + 1) * width;
+            let (a, n) = (&forward.output[row.clone()], &forward.normalised[row.clone()]);
+            let (t_a, t_n) = (&tangents.t_output[row.clone()], &tangents.t_normalised[row.clone()]);
+            let (d_a, d_z) = (&tangents.d_output[row.clone()], &tangents.d_linear[row]);
+            map([t_d, u, into.gain, into.shift], [a, n, t_a, t_n, d_a, gain], |outs, ins| {
+                let ([t_d, _, d_gain, d_shift], [a, n, t_a, t_n, d_a, gain]) = (outs, ins);
+                let f1 = F::slope(a);
+                let d_y = f1 * d_a;
+                let t_d_y = f1 * t_d + F::curvature(a) * t_a * d_a;
+                [gain * t_d_y, gain * d_y, d_gain + t_d_y * n + d_y * t_n, d_shift + t_d_y]
+            });
+            let [sum_t_u, sum_un, sum_t_un] =
+                sums([t_d, u, n, t_n], |[t_u, u, n, t_n]| [t_u, u * n, t_u * n + u * t_n]);
+            let (mean_t_u, mean_un) = (sum_t_u * inverse_width, sum_un * inverse_width);
+            let mean_t_un = sum_t_un * inverse_width;
+            let (r, ratio) = (forward.inverse_std[index], tangents.t_ratio[index]);
+            map([t_d, into.bias], [n, t_n, d_z], |[t_u, sum], [n, t_n, d_z]| {
+                let t_d_z = ratio * d_z + r * (t_u - mean_t_u - t_n * mean_un - n * mean_t_un);
+                [t_d_z, sum + t_d_z]
+            });
+        }
     }
 }
 
@@ -379,25 +412,39 @@ pub(crate) fn relu_adjoint(d: &mut [f32], hidden: &[f32], d_bias: &mut [f32]) {
 
 /// Adds the sum of the rows.
 pub(crate) fn add_rows(sum: &mut [f32], rows: &[f32]) {
-    vectorised(|| {
+    run_vectorised::<AddRows, _>((sum, rows));
+}
+
+kernel! {
+    AddRows(sum: &mut [f32], rows: &[f32]) {
         for row in rows.chunks_exact(sum.len()) {
             map([sum], [row], |[s], [x]| [s + x]);
         }
-    });
+    }
 }
 
 /// `out += x`.
 pub(crate) fn add(out: &mut [f32], x: &[f32]) {
-    vectorised(|| map([out], [x], |[o], [x]| [o + x]));
+    run_vectorised::<Add, _>((out, x));
+}
+
+kernel! {
+    Add(out: &mut [f32], x: &[f32]) {
+        map([out], [x], |[o], [x]| [o + x]);
+    }
 }
 
 /// Dot products of `x` with the rows of a matrix.
 pub(crate) fn rows_dot(out: &mut [f32], rows: &[f32], x: &[f32]) {
-    vectorised(|| {
+    run_vectorised::<RowsDot, _>((out, rows, x));
+}
+
+kernel! {
+    RowsDot(out: &mut [f32], rows: &[f32], x: &[f32]) {
         for (out, row) in out.iter_mut().zip(rows.chunks_exact(x.len())) {
             [*out] = sums([row, x], |[w, x]| [w * x]);
         }
-    });
+    }
 }
 
 /// Adam's rates, corrected for the step.
@@ -418,17 +465,33 @@ pub(crate) fn adam(
     second: &mut [f32],
     rates: AdamRates,
 ) {
-    let AdamRates { beta1, beta2, step, inverse_root, epsilon } = rates;
-    vectorised(|| {
+    run_vectorised::<AdamUpdate, _>((params, grads, first, second, rates));
+}
+
+kernel! {
+    AdamUpdate(
+        params: &mut [f32],
+        grads: &[f32],
+        first: &mut [f32],
+        second: &mut [f32],
+        rates: AdamRates,
+    ) {
+        let AdamRates { beta1, beta2, step, inverse_root, epsilon } = rates;
         map([params, first, second], [grads], |[p, m, v], [g]| {
             let m = beta1 * m + (1.0 - beta1) * g;
             let v = beta2 * v + (1.0 - beta2) * (g * g);
             [p - step * m / (v.sqrt() * inverse_root + epsilon), m, v]
         });
-    });
+    }
 }
 
 /// `average += rate (params - average)`.
 pub(crate) fn average(average: &mut [f32], params: &[f32], rate: f32) {
-    vectorised(|| map([average], [params], |[a], [p]| [a + rate * (p - a)]));
+    run_vectorised::<Average, _>((average, params, rate));
+}
+
+kernel! {
+    Average(average: &mut [f32], params: &[f32], rate: f32) {
+        map([average], [params], |[a], [p]| [a + rate * (p - a)]);
+    }
 }

@@ -38,5 +38,5 @@ pub use cache::Cache;
 pub use error::NnError;
 pub use network::{Network, Penalty};
 pub use pool::Pool;
-pub use simd::vectorised;
+pub use simd::{Kernel, run_vectorised, vectorised};
 pub use spec::{Activation, BlockSpec, MAX_PARAMETERS, NetworkSpec, ParamSlice};

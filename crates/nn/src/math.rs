@@ -172,13 +172,24 @@ mod tests {
         assert!(ln(-1.0).is_nan());
     }
 
+    struct Apply;
+
+    impl crate::Kernel<(fn(f32) -> f32, &mut [f32], &[f32])> for Apply {
+        type Output = ();
+
+        #[inline(always)]
+        fn run((f, out, x): (fn(f32) -> f32, &mut [f32], &[f32])) {
+            out.iter_mut().zip(x).for_each(|(y, &x)| *y = f(x));
+        }
+    }
+
     #[test]
     fn vectorised_loops_give_the_same_bits() {
         let x: Vec<f32> = (0..1000).map(|i| (i as f32 - 500.0) * 0.05).collect();
         for f in [exp, exp_m1_negative, tanh, ln, softplus, sigmoid] {
             let alone: Vec<u32> = x.iter().map(|&x| f(x).to_bits()).collect();
             let mut together = vec![0.0; x.len()];
-            crate::vectorised(|| together.iter_mut().zip(&x).for_each(|(y, &x)| *y = f(x)));
+            crate::run_vectorised::<Apply, _>((f, &mut together[..], &x[..]));
             let together: Vec<u32> = together.iter().map(|y| y.to_bits()).collect();
             let differ = alone.iter().zip(&together).filter(|(a, b)| a != b).count();
             // NaN may differ in its sign.

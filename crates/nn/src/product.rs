@@ -171,10 +171,38 @@ fn run_pack<S: Simd, const TILE: usize, const VECTORS: usize>(_simd: S, task: Pa
                     }
                 }
             } else {
-                for (term, row) in target.chunks_exact_mut(panel).enumerate() {
-                    let source = &weights[(from + term) * input + first..][..columns];
-                    row[..columns].copy_from_slice(source);
-                }
+                copy_rows::<S, VECTORS>(target, &weights[from * input + first..], terms, columns, input);
+            }
+        }
+    }
+}
+
+/// Copies rows of `columns` values, `stride` apart, into a panel.
+#[inline(always)]
+fn copy_rows<S: Simd, const VECTORS: usize>(
+    panel: &mut [f32],
+    source: &[f32],
+    rows: usize,
+    columns: usize,
+    stride: usize,
+) {
+    let lanes = S::F32_LANES;
+    let width = VECTORS * lanes;
+    assert!(panel.len() >= rows * width && columns <= width && columns <= stride);
+    assert!(rows > 0 && source.len() >= (rows - 1) * stride + columns);
+    if columns < width {
+        for row in 0..rows {
+            panel[row * width..][..columns].copy_from_slice(&source[row * stride..][..columns]);
+        }
+        return;
+    }
+    for row in 0..rows {
+        for v in 0..VECTORS {
+            // SAFETY: `width` values from `row * stride` on lie in the source and from `row * width` on in the panel.
+            unsafe {
+                let from = source.as_ptr().add(row * stride + v * lanes).cast::<S::f32s>();
+                let to = panel.as_mut_ptr().add(row * width + v * lanes).cast::<S::f32s>();
+                to.write_unaligned(from.read_unaligned());
             }
         }
     }
@@ -261,17 +289,21 @@ fn run_add_outer<S: Simd, const TILE: usize, const VECTORS: usize>(simd: S, task
             for row in (0..block_rows).step_by(TILE) {
                 let tile_rows = TILE.min(block_rows - row);
                 let tile = &mut tiles[row * DEPTH..][..TILE * DEPTH];
-                for term in 0..terms {
-                    let source = &d[(from + term) * stride + top + row..][..tile_rows];
-                    tile[term * TILE..][..tile_rows].copy_from_slice(source);
+                let source = &d[from * stride + top + row..];
+                if tile_rows == TILE {
+                    for (term, target) in tile.as_chunks_mut::<TILE>().0[..terms].iter_mut().enumerate() {
+                        target.copy_from_slice(&source[term * stride..][..TILE]);
+                    }
+                } else {
+                    for term in 0..terms {
+                        tile[term * TILE..][..tile_rows]
+                            .copy_from_slice(&source[term * stride..][..tile_rows]);
+                    }
                 }
             }
             for first in (0..width).step_by(panel) {
                 let columns = panel.min(width - first);
-                for term in 0..terms {
-                    let source = &x[(from + term) * width + first..][..columns];
-                    b[term * panel..][..columns].copy_from_slice(source);
-                }
+                copy_rows::<S, VECTORS>(b, &x[from * width + first..], terms, columns, width);
                 let edge = scratch.edge.as_mut_slice();
                 times_panel::<S, TILE, VECTORS, true>(
                     simd, out, tiles, b, edge, block_rows, terms, first, width, true,

@@ -1,16 +1,45 @@
 //! Elementwise work, compiled for several instruction sets and dispatched at run time.
 
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 use std::array::from_fn;
+use std::marker::PhantomData;
 
 /// Values handled side by side: one register of the widest instruction set, several of the others. Sums keep this
 /// many partial sums on every machine, so that they do not depend on the instruction set.
 const LANES: usize = 16;
 
-/// Runs `work` as compiled for the best instruction set of this processor, found once.
+/// Work that is compiled for each instruction set.
+pub trait Kernel<A> {
+    /// What comes out.
+    type Output;
+
+    /// The work. Implementations are `#[inline(always)]`, and so are the functions they call: only what is inlined
+    /// into the place where the instruction set is known is compiled for it.
+    fn run(arguments: A) -> Self::Output;
+}
+
+/// Runs a kernel as compiled for the best instruction set of this processor, found once.
 ///
-/// Loops inside it are vectorised by the compiler. Functions called from it take part if they are inlined
-/// (`#[inline(always)]`). No operations are fused or reordered: the result is the same bits on every machine.
+/// Loops inside are vectorised by the compiler. No operations are fused or reordered: the result is the same bits on
+/// every machine.
+#[inline]
+pub fn run_vectorised<K: Kernel<A>, A>(arguments: A) -> K::Output {
+    Arch::new().dispatch(Work::<A, K>(arguments, PhantomData))
+}
+
+struct Work<A, K>(A, PhantomData<K>);
+
+impl<A, K: Kernel<A>> WithSimd for Work<A, K> {
+    type Output = K::Output;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> K::Output {
+        K::run(self.0)
+    }
+}
+
+/// [`run_vectorised`] for a closure. The compiler decides whether a closure is inlined, and leaves a large one as
+/// compiled for the oldest processors; a [`Kernel`] is always inlined.
 #[inline]
 pub fn vectorised<R>(work: impl FnOnce() -> R) -> R {
     Arch::new().dispatch(work)

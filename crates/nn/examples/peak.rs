@@ -1,0 +1,51 @@
+//! The most single-precision operations per second that this machine's vector units give: multiply-adds on registers
+//! alone, on `THREADS` threads at once. `peak THREADS SECONDS` prints GFLOP/s, the best of short rounds.
+
+use pulp::{Arch, Simd, WithSimd};
+use std::time::Instant;
+
+/// Independent chains: more than latency times units.
+const CHAINS: usize = 20;
+const ROUND: usize = 200_000;
+
+struct MultiplyAdds;
+
+impl WithSimd for MultiplyAdds {
+    type Output = (f64, f32);
+
+    /// Operations done, and a value that keeps them from being left out.
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> (f64, f32) {
+        let (factor, term) = (simd.splat_f32s(0.999), simd.splat_f32s(0.001));
+        let mut chains: [S::f32s; CHAINS] = std::array::from_fn(|i| simd.splat_f32s(i as f32));
+        for _ in 0..ROUND {
+            for chain in &mut chains {
+                *chain = simd.mul_add_e_f32s(*chain, factor, term);
+            }
+        }
+        let total = chains.into_iter().fold(simd.splat_f32s(0.0), |sum, chain| simd.add_f32s(sum, chain));
+        (2.0 * (S::F32_LANES * CHAINS * ROUND) as f64, simd.reduce_sum_f32s(total))
+    }
+}
+
+#[allow(clippy::print_stdout)] // the number is the result
+fn main() {
+    let number =
+        |index: usize| std::env::args().nth(index).and_then(|word| word.parse::<usize>().ok()).unwrap_or(1);
+    let (threads, seconds) = (number(1), number(2) as f64);
+    let rates: Vec<f64> = std::thread::scope(|scope| {
+        let work = || {
+            let (mut best, begin) = (0.0_f64, Instant::now());
+            while begin.elapsed().as_secs_f64() < seconds {
+                let start = Instant::now();
+                let (operations, value) = Arch::new().dispatch(MultiplyAdds);
+                std::hint::black_box(value);
+                best = best.max(operations / start.elapsed().as_secs_f64());
+            }
+            best
+        };
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().map(|worker| worker.join().expect("the loop does not panic")).collect()
+    });
+    println!("{:.1}", rates.iter().sum::<f64>() / 1e9);
+}
