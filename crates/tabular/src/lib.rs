@@ -10,6 +10,7 @@
 //! | [`generate`] | random CMDPs, behaviour policies, trajectories |
 //! | [`baselines`] | what the paper compares with; CoinDICE and bootstrap bounds |
 //! | [`experiments`] | the paper's experiments on random CMDPs |
+//! | [`from_logs`] | a policy from the logs of a finite CMDP |
 //! | [`dice`] | OptiDICE, COptiDICE, the cost bound |
 //!
 //! All values and occupancies are `(1−γ)`-normalised, averages per step. Solvers return an [`Outcome`] and a
@@ -21,6 +22,7 @@ pub mod counts;
 pub mod dice;
 pub mod evaluation;
 pub mod experiments;
+pub mod from_logs;
 pub mod generate;
 mod linalg;
 pub mod lp;

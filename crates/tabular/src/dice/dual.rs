@@ -104,10 +104,11 @@ impl Dual {
     /// Sets `ν` to the values of the best policy for `R − λᵀC`.
     pub(crate) fn start(&mut self) {
         let table: Vec<f64> = (0..self.r.pair_count()).map(|p| self.scalarized(p)).collect();
-        // The average-reward problem is entered from a discounted one whose horizon is that of the chain's size.
+        // Average-reward values are the limit of discounted ones less their mean; at this discount they differ by
+        // 1e-6 of their size, and the linear solves still carry ten digits.
         let gamma = self.r.gamma;
         if gamma >= 1.0 {
-            self.r.gamma = 0.99;
+            self.r.gamma = 1.0 - 1e-6;
         }
         let value = self.search.improve(&self.r, &table);
         self.r.gamma = gamma;

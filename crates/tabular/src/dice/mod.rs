@@ -15,7 +15,7 @@ mod bound;
 mod conservative;
 mod dual;
 mod exponential;
-mod reduced;
+pub(crate) mod reduced;
 mod samples;
 mod tilt;
 

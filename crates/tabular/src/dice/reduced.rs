@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use coptidice_core::Cmdp;
 
-use crate::linalg::flow::Pairs;
+use crate::linalg::flow::{Pairs, Tables};
 
 /// Reachable states `0..n` and supported pairs, grouped by state.
 pub(crate) struct Reduced {
@@ -215,5 +215,14 @@ impl Pairs for Reduced {
     }
     fn gamma(&self) -> f64 {
         self.gamma
+    }
+}
+
+impl Tables for Reduced {
+    fn reward(&self) -> &[f64] {
+        &self.reward
+    }
+    fn costs(&self) -> &[Vec<f64>] {
+        &self.costs
     }
 }

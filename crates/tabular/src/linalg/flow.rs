@@ -35,6 +35,23 @@ pub(crate) trait Pairs {
     fn gamma(&self) -> f64;
 }
 
+/// Rewards and costs of the same pairs.
+pub(crate) trait Tables: Pairs {
+    /// `R`.
+    fn reward(&self) -> &[f64];
+    /// `C`, one table for each cost.
+    fn costs(&self) -> &[Vec<f64>];
+}
+
+impl Tables for Cmdp {
+    fn reward(&self) -> &[f64] {
+        Cmdp::reward(self)
+    }
+    fn costs(&self) -> &[Vec<f64>] {
+        Cmdp::costs(self)
+    }
+}
+
 impl Pairs for Cmdp {
     fn states(&self) -> usize {
         Cmdp::states(self)

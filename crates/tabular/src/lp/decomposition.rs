@@ -9,9 +9,10 @@
 
 use coptidice_core::{Cmdp, CmdpError};
 
-use super::LpSolution;
+use super::{Answer, LpSolution};
+use crate::linalg::flow::Tables;
 use crate::linalg::spd::{dot, solve_small};
-use crate::outcome::{Certificate, Outcome};
+use crate::outcome::Outcome;
 use crate::policy_iteration::PolicySearch;
 
 /// Gain, relative to the size of the objective, below which a column does not enter. Values of policies are exact
@@ -143,6 +144,12 @@ impl LpSolver {
         if m.gamma() >= 1.0 {
             return Err(CmdpError::Gamma(m.gamma()));
         }
+        let answer = self.solve_tables(m, limits);
+        Ok(super::finish(m, limits, answer))
+    }
+
+    /// The same for any set of pairs; the occupancy is over those pairs.
+    pub(crate) fn solve_tables<M: Tables>(&mut self, m: &M, limits: &[f64]) -> Answer {
         self.search.choice.clear();
         let first = self.price(m, &vec![0.0; limits.len()], true).1;
         let mut basis: Vec<Column> = Vec::with_capacity(limits.len() + 1);
@@ -153,11 +160,20 @@ impl LpSolver {
         basis.push(first);
         let mut master = Master { basis, weights: Vec::new(), multipliers: Vec::new(), limits };
         let (outcome, bound, iterations) = self.iterate(m, &mut master);
-        Ok(finish(m, &master, outcome, bound, iterations))
+        let mut occupancy = vec![0.0; m.reward().len()];
+        for (column, &weight) in master.basis.iter().zip(&master.weights) {
+            if let Column::Policy { choice, states, .. } = column {
+                for (&pair, &d) in choice.iter().zip(states) {
+                    occupancy[pair as usize] += weight.max(0.0) * d.max(0.0);
+                }
+            }
+        }
+        let lambda = master.multipliers.iter().take(limits.len()).map(|&l| l.max(0.0)).collect();
+        Answer { outcome, occupancy, lambda, dual_objective: bound, iterations }
     }
 
     /// Pivots until no column gains. Returns the outcome, the dual bound and the number of pivots.
-    fn iterate(&mut self, m: &Cmdp, master: &mut Master<'_>) -> (Outcome, f64, usize) {
+    fn iterate<M: Tables>(&mut self, m: &M, master: &mut Master<'_>) -> (Outcome, f64, usize) {
         let k = master.limits.len();
         let mut phase_one = master.basis.iter().any(|c| matches!(c, Column::Excess(_)));
         let limit = 200 + 50 * (k + 1);
@@ -196,8 +212,8 @@ impl LpSolver {
     }
 
     /// The best deterministic policy for `R − λᵀC` (or `−λᵀC`), and its value there.
-    fn price(&mut self, m: &Cmdp, lambda: &[f64], with_reward: bool) -> (f64, Column) {
-        let mut table = if with_reward { m.reward().to_vec() } else { vec![0.0; m.pairs()] };
+    fn price<M: Tables>(&mut self, m: &M, lambda: &[f64], with_reward: bool) -> (f64, Column) {
+        let mut table = if with_reward { m.reward().to_vec() } else { vec![0.0; m.reward().len()] };
         for (&l, cost) in lambda.iter().zip(m.costs()).filter(|(l, _)| **l != 0.0) {
             for (x, &c) in table.iter_mut().zip(cost) {
                 *x -= l * c;
@@ -211,34 +227,4 @@ impl LpSolver {
         let (reward, costs) = (mean(m.reward()), m.costs().iter().map(|c| mean(c)).collect());
         (value, Column::Policy { choice, states, reward, costs })
     }
-}
-
-fn finish(m: &Cmdp, master: &Master<'_>, outcome: Outcome, bound: f64, iterations: usize) -> LpSolution {
-    let k = master.limits.len();
-    let mut occupancy = vec![0.0; m.pairs()];
-    for (column, &weight) in master.basis.iter().zip(&master.weights) {
-        if let Column::Policy { choice, states, .. } = column {
-            for (&pair, &d) in choice.iter().zip(states) {
-                occupancy[pair as usize] += weight.max(0.0) * d.max(0.0);
-            }
-        }
-    }
-    let reward = dot(&occupancy, m.reward());
-    let costs: Vec<f64> = m.costs().iter().map(|c| dot(&occupancy, c)).collect();
-    let lambda: Vec<f64> = master.multipliers.iter().take(k).map(|&l| l.max(0.0)).collect();
-    let (mut limit_excess, mut complementarity) = (0.0_f64, 0.0_f64);
-    for i in 0..k {
-        limit_excess = limit_excess.max(costs[i] - master.limits[i]);
-        complementarity = complementarity.max(lambda[i] * (master.limits[i] - costs[i]).abs());
-    }
-    let certificate = Certificate {
-        objective: reward,
-        dual_objective: if outcome.is_solved() { bound } else { f64::INFINITY },
-        flow_residual: super::flow_residual(m, &occupancy),
-        expected_ratio: occupancy.iter().sum(),
-        limit_excess,
-        complementarity,
-        iterations,
-    };
-    LpSolution { outcome, occupancy, reward, costs, lambda, certificate }
 }

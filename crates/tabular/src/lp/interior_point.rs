@@ -8,14 +8,10 @@ use clarabel::solver::{
     DefaultSettings, DefaultSolver, IPSolver as _, SolverStatus, SupportedConeT,
     SupportedConeT::NonnegativeConeT, SupportedConeT::ZeroConeT,
 };
-use coptidice_core::{Cmdp, CmdpError};
 
-use super::LpSolution;
-use crate::linalg::spd::dot;
-use crate::outcome::{Certificate, Outcome};
-
-/// Duality gap, relative, that counts as solved.
-const GAP: f64 = 1e-9;
+use super::Answer;
+use crate::linalg::flow::Tables;
+use crate::outcome::Outcome;
 
 /// A sparse matrix by entries, and the cones of its rows.
 #[derive(Default)]
@@ -34,10 +30,9 @@ impl Rows {
     }
 }
 
-/// Solves the linear program by an interior-point method; any `γ`.
-pub(crate) fn solve(m: &Cmdp, limits: &[f64]) -> Result<LpSolution, CmdpError> {
-    super::check(m, limits)?;
-    let (n, pairs, k) = (m.states(), m.pairs(), limits.len());
+/// Solves the linear program by an interior-point method; any `γ`, any set of pairs.
+pub(crate) fn solve<M: Tables>(m: &M, limits: &[f64]) -> Answer {
+    let (pairs, k) = (m.reward().len(), limits.len());
     let variables = pairs + usize::from(m.restarts());
     let (rows, cones) = program(m, limits);
     let mut objective = vec![0.0; variables];
@@ -59,45 +54,32 @@ pub(crate) fn solve(m: &Cmdp, limits: &[f64]) -> Result<LpSolution, CmdpError> {
         .expect("shapes agree by construction");
     solver.solve();
     let answer = &solver.solution;
-    let infeasible =
-        matches!(answer.status, SolverStatus::PrimalInfeasible | SolverStatus::AlmostPrimalInfeasible);
-    if infeasible {
-        return Ok(LpSolution::without_flow(Outcome::Infeasible, pairs, k));
-    }
-    let occupancy: Vec<f64> = answer.x[..pairs].iter().map(|&d| d.max(0.0)).collect();
-    let reward = dot(&occupancy, m.reward());
-    let costs: Vec<f64> = m.costs().iter().map(|c| dot(&occupancy, c)).collect();
-    let lambda: Vec<f64> = answer.z[height - pairs - k..height - pairs].iter().map(|&l| l.max(0.0)).collect();
-    let excess = costs.iter().zip(limits).map(|(c, l)| c - l).fold(0.0, f64::max);
-    let complementarity = (0..k).map(|i| lambda[i] * (limits[i] - costs[i]).abs()).fold(0.0, f64::max);
-    let certificate = Certificate {
-        objective: reward,
+    let outcome = match answer.status {
+        SolverStatus::PrimalInfeasible | SolverStatus::AlmostPrimalInfeasible => Outcome::Infeasible,
+        SolverStatus::MaxIterations | SolverStatus::MaxTime => Outcome::IterationLimit,
+        // Whether it is solved is decided by the residuals.
+        _ => Outcome::Solved,
+    };
+    Answer {
+        outcome,
+        occupancy: answer.x[..pairs].iter().map(|&d| d.max(0.0)).collect(),
+        lambda: answer.z[height - pairs - k..height - pairs].iter().map(|&l| l.max(0.0)).collect(),
         dual_objective: -answer.obj_val_dual,
-        flow_residual: super::flow_residual(m, &occupancy),
-        expected_ratio: occupancy.iter().sum(),
-        limit_excess: excess,
-        complementarity,
         iterations: answer.iterations as usize,
-    };
-    let size = GAP * (1.0 + reward.abs());
-    let outcome = match certificate.worst() {
-        worst if worst <= size => Outcome::Solved,
-        worst if worst <= 1e3 * size => Outcome::AlmostSolved,
-        _ => Outcome::IterationLimit,
-    };
-    debug_assert!(n > 0);
-    Ok(LpSolution { outcome, occupancy, reward, costs, lambda, certificate })
+    }
 }
 
-fn program(m: &Cmdp, limits: &[f64]) -> (Rows, Vec<SupportedConeT<f64>>) {
-    let (n, pairs, gamma) = (m.states(), m.pairs(), m.gamma());
+fn program<M: Tables>(m: &M, limits: &[f64]) -> (Rows, Vec<SupportedConeT<f64>>) {
+    let (pairs, gamma) = (m.reward().len(), m.gamma());
     let mut rows =
         Rows { right: m.initial().iter().map(|&p| (1.0 - gamma) * p).collect(), ..Rows::default() };
-    for pair in 0..pairs {
-        rows.push(pair / m.actions(), pair, 1.0);
-        let (next, probability) = m.row(pair);
-        for (&s, &p) in next.iter().zip(probability) {
-            rows.push(s as usize, pair, -gamma * p);
+    for s in 0..m.states() {
+        for pair in m.pairs_of(s) {
+            rows.push(s, pair, 1.0);
+            let (next, probability) = m.successors(pair);
+            for (&t, &p) in next.iter().zip(probability) {
+                rows.push(t as usize, pair, -gamma * p);
+            }
         }
     }
     if m.restarts() {
@@ -107,11 +89,8 @@ fn program(m: &Cmdp, limits: &[f64]) -> (Rows, Vec<SupportedConeT<f64>>) {
         let row = rows.right.len();
         rows.right.push(0.0);
         rows.push(row, pairs, 1.0);
-        for pair in 0..pairs {
-            let end = m.transitions().end_probability(pair);
-            if end > 0.0 {
-                rows.push(row, pair, -gamma * end);
-            }
+        for pair in (0..pairs).filter(|&pair| m.end(pair) > 0.0) {
+            rows.push(row, pair, -gamma * m.end(pair));
         }
     }
     if gamma >= 1.0 {
@@ -120,7 +99,6 @@ fn program(m: &Cmdp, limits: &[f64]) -> (Rows, Vec<SupportedConeT<f64>>) {
         (0..pairs).for_each(|pair| rows.push(row, pair, 1.0));
     }
     let equalities = rows.right.len();
-    debug_assert!(equalities >= n);
     for (cost, &limit) in m.costs().iter().zip(limits) {
         let row = rows.right.len();
         rows.right.push(limit);

@@ -12,6 +12,8 @@ pub(crate) mod interior_point;
 use coptidice_core::{Cmdp, CmdpError, Policy};
 use serde::{Deserialize, Serialize};
 
+use crate::dice::reduced::Reduced;
+use crate::linalg::spd::dot;
 use crate::outcome::{Certificate, Outcome};
 
 pub use decomposition::LpSolver;
@@ -42,18 +44,20 @@ impl LpSolution {
         let mass: Vec<f64> = self.occupancy.iter().map(|&d| d + floor).collect();
         Policy::from_mass(fallback, &mass)
     }
-
-    pub(crate) fn without_flow(outcome: Outcome, pairs: usize, costs: usize) -> Self {
-        Self {
-            outcome,
-            occupancy: vec![0.0; pairs],
-            reward: 0.0,
-            costs: vec![0.0; costs],
-            lambda: vec![0.0; costs],
-            certificate: Certificate { flow_residual: 1.0, ..Certificate::default() },
-        }
-    }
 }
+
+/// What a method returns, over the pairs it was given.
+pub(crate) struct Answer {
+    /// The method's own view; [`finish`] lowers `Solved` where the residuals say otherwise.
+    pub(crate) outcome: Outcome,
+    pub(crate) occupancy: Vec<f64>,
+    pub(crate) lambda: Vec<f64>,
+    pub(crate) dual_objective: f64,
+    pub(crate) iterations: usize,
+}
+
+/// Residual, relative to the size of the objective and of occupancies, that counts as solved.
+const SOLVED: f64 = 1e-9;
 
 /// Solves the linear program; `limits` are in cost units per step. [`LpSolver`] saves the workspace when there are
 /// many of one size.
@@ -63,10 +67,68 @@ impl LpSolution {
 pub fn solve(m: &Cmdp, limits: &[f64]) -> Result<LpSolution, CmdpError> {
     check(m, limits)?;
     if m.gamma() < 1.0 {
-        LpSolver::new(m.states()).solve(m, limits)
-    } else {
-        interior_point::solve(m, limits)
+        return LpSolver::new(m.states()).solve(m, limits);
     }
+    Ok(finish(m, limits, interior_point::solve(m, limits)))
+}
+
+/// As [`solve`], restricted to pairs with `support(s,a) > 0` (`eq:lp_empirical` with `α = 0`). Where nothing can
+/// start from `p0` within the support the outcome is [`Outcome::Infeasible`].
+///
+/// # Errors
+/// As [`solve`], and [`CmdpError::Shape`] if the support has another shape.
+pub fn solve_in_support(m: &Cmdp, limits: &[f64], support: &[f64]) -> Result<LpSolution, CmdpError> {
+    check(m, limits)?;
+    if support.len() != m.pairs() {
+        return Err(CmdpError::Shape { what: "support", expected: m.pairs(), found: support.len() });
+    }
+    let mut occupancy = vec![0.0; m.pairs()];
+    let Some(reduced) = Reduced::new(m, support) else {
+        let answer = Answer {
+            outcome: Outcome::Infeasible,
+            occupancy,
+            lambda: vec![0.0; limits.len()],
+            dual_objective: f64::NEG_INFINITY,
+            iterations: 0,
+        };
+        return Ok(finish(m, limits, answer));
+    };
+    let mut answer = if m.gamma() < 1.0 {
+        LpSolver::new(reduced.n()).solve_tables(&reduced, limits)
+    } else {
+        interior_point::solve(&reduced, limits)
+    };
+    for (&pair, &d) in reduced.pairs.iter().zip(&answer.occupancy) {
+        occupancy[pair as usize] = d;
+    }
+    answer.occupancy = occupancy;
+    Ok(finish(m, limits, answer))
+}
+
+/// Values, residuals and the outcome they warrant.
+fn finish(m: &Cmdp, limits: &[f64], answer: Answer) -> LpSolution {
+    let Answer { mut outcome, occupancy, lambda, dual_objective, iterations } = answer;
+    let reward = dot(&occupancy, m.reward());
+    let costs: Vec<f64> = m.costs().iter().map(|c| dot(&occupancy, c)).collect();
+    let pairs_of = || costs.iter().zip(limits);
+    let certificate = Certificate {
+        objective: reward,
+        dual_objective,
+        flow_residual: flow_residual(m, &occupancy),
+        expected_ratio: occupancy.iter().sum(),
+        limit_excess: pairs_of().map(|(c, l)| c - l).fold(0.0, f64::max),
+        complementarity: pairs_of().zip(&lambda).map(|((c, l), x)| x * (l - c).abs()).fold(0.0, f64::max),
+        iterations,
+    };
+    if outcome == Outcome::Solved {
+        let size = SOLVED * (1.0 + reward.abs());
+        outcome = match certificate.worst() {
+            worst if worst <= size => Outcome::Solved,
+            worst if worst <= 1e3 * size => Outcome::AlmostSolved,
+            _ => Outcome::IterationLimit,
+        };
+    }
+    LpSolution { outcome, occupancy, reward, costs, lambda, certificate }
 }
 
 pub(crate) fn check(m: &Cmdp, limits: &[f64]) -> Result<(), CmdpError> {
