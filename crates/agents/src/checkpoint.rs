@@ -148,13 +148,18 @@ impl Store {
                 fs::remove_dir_all(&path).map_err(io(&path))?;
             }
         }
-        Ok(Store {
+        Ok(Store::new(&folder, config, data_fingerprint))
+    }
+
+    /// The checkpoints in `folder`, which is left as it is.
+    pub(crate) fn new(folder: &Path, config: &TrainConfig, data_fingerprint: String) -> Self {
+        Store {
             config: comparable(config),
             data_fingerprint,
             steps: config.steps,
             keep: config.keep_checkpoints,
-            folder,
-        })
+            folder: folder.to_owned(),
+        }
     }
 
     /// The checkpoints there are, newest first.

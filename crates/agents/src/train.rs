@@ -158,6 +158,19 @@ pub fn train(
         .run()
 }
 
+/// The policy as it stood at a checkpoint, for instance at the last good one of a run that diverged. Nothing says that
+/// it keeps any limit: it was not finished.
+///
+/// # Errors
+/// [`TrainError::Checkpoint`] if the checkpoint is damaged or was made with another configuration or log.
+pub fn policy_at(config: &TrainConfig, data: &Transitions, checkpoint: &Path) -> Result<Policy, TrainError> {
+    let problem = Problem::new(config, data)?;
+    let mut learner = (config.algo.entry().build)(&problem)?;
+    let store = Store::new(checkpoint.parent().unwrap_or(checkpoint), config, data.fingerprint().to_string());
+    let progress = store.load(checkpoint, learner.as_mut())?;
+    crate::deploy::policy(&problem, learner.policy_parameters(), progress.step)
+}
+
 fn threads(config: &TrainConfig) -> usize {
     match config.threads {
         0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -215,7 +228,9 @@ impl Loop<'_> {
             }
             self.report();
             let stop = self.observer.should_stop() && self.progress.step < config.steps;
-            if stop || self.progress.step % config.checkpoint_every == 0 || self.progress.step == config.steps
+            if stop
+                || self.progress.step.is_multiple_of(config.checkpoint_every)
+                || self.progress.step == config.steps
             {
                 let checkpoint = match self.store.save(self.learner, &self.progress)? {
                     Saved::At(path) => path,
@@ -241,7 +256,7 @@ impl Loop<'_> {
         self.progress.window_steps += 1;
         let Progress { step, window, window_steps } = &mut self.progress;
         let config = self.problem.config;
-        if *step % config.log_every == 0 || *step == config.steps {
+        if step.is_multiple_of(config.log_every) || *step == config.steps {
             let names = self.learner.metric_names();
             let means: Vec<(&str, f64)> = names
                 .iter()

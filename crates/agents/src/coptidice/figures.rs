@@ -59,7 +59,7 @@ impl Figures {
         let bad = |quantity: String, value, advice| Err(BadQuantity { quantity, value, advice });
         let sound = |value: f64| value.abs() <= LOSS_MAX; // false for NaN
         let nu_max = NU_SLACK * scale.largest_value(&multipliers.lambda);
-        if !(self.largest_nu <= nu_max) {
+        if self.largest_nu.is_nan() || self.largest_nu > nu_max {
             return bad("nu".into(), self.largest_nu, "lower learning_rate, or scale the rewards");
         }
         if !sound(self.flow.mean_w) {

@@ -254,6 +254,19 @@ fn reference_form_descends_the_reweighted_mean() {
 }
 
 #[test]
+fn the_reweighted_form_changes_only_what_lambda_follows() {
+    let case = Case::new(12, 0.9);
+    let (paper, d_paper) = case.bound(0.05, BoundLoss::Paper);
+    let (bounds, d_chi) = case.bound(0.05, BoundLoss::Reweighted);
+    assert_eq!((&bounds, &d_chi), (&paper, &d_paper));
+    for bound in bounds {
+        assert_eq!(bound.cost(BoundLoss::Paper, 9.0), bound.value);
+        assert_eq!(bound.cost(BoundLoss::Reweighted, -9.0), bound.reweighted_cost);
+        assert_eq!(bound.cost(BoundLoss::Reweighted, 9.0), 9.0, "never below the plain estimate");
+    }
+}
+
+#[test]
 fn a_tiny_temperature_gives_the_largest_term_and_stays_finite() {
     let mut case = Case::new(10, 0.9);
     case.w.fill(1e6);
