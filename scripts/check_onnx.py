@@ -161,7 +161,7 @@ def main():
         note = f", {left_out} rows decided by rounding left out" if left_out else ""
         print(f"{folder.name}: largest difference {difference:.2e}{note}")
     print(f"{len(folders)} policies, largest difference {worst:.2e}, allowed {TOLERANCE:.0e}")
-    sys.exit(worst > TOLERANCE)
+    sys.exit(int(worst > TOLERANCE))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,11 @@ const FORBIDDEN: [&str; 3] = ["/work/", "\\.\\./shared", "/root/"];
 /// Formatting, lints, documentation, self-containedness.
 pub(crate) fn run() -> Result<(), Failure> {
     cargo(&["fmt", "--all", "--check"])?;
-    cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])?;
+    cargo(&["clippy", "--workspace", "--quiet", "--", "-D", "warnings"])?;
+    // Helpers of tests and examples may unwrap and print, as tests themselves may.
+    let relaxed = ["-A", "clippy::unwrap_used", "-A", "clippy::print_stdout"];
+    let all = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
+    cargo(&[&all[..], &relaxed].concat())?;
     self_contained()
 }
 

@@ -4,6 +4,7 @@ use std::process::{Command, ExitCode};
 
 use clap::{Parser, Subcommand};
 
+mod bench_step;
 mod checks;
 
 #[derive(Parser)]
@@ -23,6 +24,8 @@ enum Habit {
     Lint,
     /// What continuous integration runs besides the tests
     Ci,
+    /// The training step's speed, beside an eager PyTorch script of the same step
+    BenchStep(bench_step::BenchStep),
 }
 
 /// What went wrong, in words for the person at the terminal.
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
         Habit::Test => test(),
         Habit::TestAll => test_all(),
         Habit::Lint | Habit::Ci => checks::run(),
+        Habit::BenchStep(options) => bench_step::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

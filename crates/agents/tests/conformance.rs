@@ -6,7 +6,7 @@ use coptidice_agents::policy::Policy;
 use coptidice_agents::registry::ALGORITHMS;
 use coptidice_agents::{
     Algorithm, CheckpointError, LogFacts, Observer, RawConfig, TrainConfig, TrainError, TrainIo,
-    TrainOutcome, train,
+    TrainOutcome, policy_at, train,
 };
 use coptidice_core::rng::stream;
 use coptidice_data::{ActionSpace, Schema, Step, StepAction, Transitions, TransitionsBuilder};
@@ -364,7 +364,10 @@ fn a_runaway_ends_the_run_and_names_the_quantity() {
     assert_eq!((quantity.as_str(), step), ("w", 1));
     // Nothing logged keeps this cost under its limit, so that its price grows from 1 to the stop: 0.5 a step in its logarithm,
     // ln 1000 = 6.9.
-    let (quantity, step) = diverged("multiplier_learning_rate = 0.5\nepsilon = 10.0", Algorithm::Coptidice);
+    let (quantity, step) = diverged(
+        "multiplier_learning_rate = 0.5\nepsilon = 10.0\nbound_loss = \"paper\"",
+        Algorithm::Coptidice,
+    );
     assert!(quantity.starts_with("lambda/") && (14..=20).contains(&step), "{quantity} at step {step}");
     for algorithm in Algorithm::ALL {
         let (quantity, _) = diverged("policy_learning_rate = 1e30", algorithm);
@@ -372,6 +375,23 @@ fn a_runaway_ends_the_run_and_names_the_quantity() {
     }
     let (quantity, _) = diverged("learning_rate = 1e8", Algorithm::Optidice);
     assert_eq!(quantity, "nu");
+}
+
+#[test]
+fn the_policy_of_a_checkpoint_can_be_had() {
+    for entry in ALGORITHMS {
+        let data = log(&spaces()[0], 1);
+        let config = config(&data, entry.algorithm, "");
+        let directory = tempfile::tempdir().unwrap();
+        let whole =
+            finished(train(&config, &data, &io(directory.path(), false), &mut Recorder::default()).unwrap());
+        let at =
+            |step: u64| policy_at(&config, &data, &directory.path().join(format!("checkpoints/step-{step}")));
+        assert_eq!(at(24).unwrap().to_bytes().unwrap(), whole.to_bytes().unwrap());
+        assert_ne!(at(8).unwrap().params(), whole.params());
+        assert_eq!(at(8).unwrap().about().steps, 8);
+        assert!(matches!(at(9), Err(TrainError::Checkpoint(CheckpointError::Damaged { .. }))));
+    }
 }
 
 #[test]

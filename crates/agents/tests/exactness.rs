@@ -390,7 +390,8 @@ fn the_upper_bound_is_held_to_the_limit() {
         (bound - limit).abs() < 1e-4 && optimum.cost < 0.95 * limit,
         "the bound binds before the cost does"
     );
-    let (metrics, _) = learn(&log, &format!("gamma = 0.9\nepsilon = {epsilon:?}"), &per_step(limit));
+    let fields = format!("gamma = 0.9\nepsilon = {epsilon:?}\nbound_loss = \"paper\"");
+    let (metrics, _) = learn(&log, &fields, &per_step(limit));
     near("bound", metrics["cost_bound/wear"], bound, VALUE);
     near("cost", metrics["cost/wear"], optimum.cost, VALUE);
     near("reward", metrics["reward"], optimum.reward, VALUE);
