@@ -1,8 +1,9 @@
 //! Gradients of the weights: products over all rows of the batch, cut into pieces of the flat vector.
 
 use crate::Pool;
-use crate::cache::Chunk;
-use crate::product::add_outer;
+use crate::cache::{Chunk, Sums};
+use crate::kernels;
+use crate::product::outer;
 use crate::spec::{Block, Linear};
 
 /// Rows of a weight's gradient that make a piece: enough to use a panel of the right side often.
@@ -66,101 +67,98 @@ pub(crate) enum Inputs<'a> {
     Tangent,
 }
 
-/// Adds the gradients of all weights, then those of all vectors from the chunks' row sums.
-pub(crate) fn add_gradients(
-    blocks: &[Block],
-    pieces: &[Piece],
-    chunks: &[Chunk],
-    inputs: Inputs<'_>,
-    grads: &mut [f32],
-    pool: &Pool,
-) {
-    add_pieces(pieces, chunks, inputs, grads, 0, blocks.len() - 1, pool);
-    for chunk in chunks.iter().filter(|chunk| chunk.rows > 0) {
-        for (block, layer) in blocks.iter().zip(&chunk.layers) {
-            let sums = &layer.sums;
-            let mut add = |offset: usize, sum: &[f32]| {
-                for (g, s) in grads[offset..].iter_mut().zip(sum) {
-                    *g += s;
+/// All that gradients are summed from.
+#[derive(Clone, Copy)]
+pub(crate) struct Sources<'a> {
+    pub(crate) blocks: &'a [Block],
+    pub(crate) chunks: &'a [Chunk],
+    pub(crate) inputs: Inputs<'a>,
+    /// Whether what stands in the gradients is replaced.
+    pub(crate) overwrite: bool,
+}
+
+impl Sources<'_> {
+    /// Adds the gradients of all weights, then those of all vectors from the chunks' row sums.
+    pub(crate) fn add_to(self, grads: &mut [f32], pieces: &[Piece], pool: &Pool) {
+        self.add_pieces(pieces, grads, 0, pool);
+        for (index, block) in self.blocks.iter().enumerate() {
+            let mut add = |offset: usize, len: usize, of: fn(&Sums) -> &[f32]| {
+                let target = &mut grads[offset..offset + len];
+                if self.overwrite {
+                    target.fill(0.0);
+                }
+                for chunk in self.chunks.iter().filter(|chunk| chunk.rows > 0) {
+                    kernels::add(target, of(&chunk.layers[index].sums));
                 }
             };
-            match block {
-                Block::Dense { linear, norm, .. } => {
-                    add(linear.bias, &sums.bias);
-                    if let Some(norm) = norm {
-                        add(norm.weight, &sums.gain);
-                        add(norm.bias, &sums.shift);
-                    }
+            match *block {
+                Block::Dense { linear, .. } => add(linear.bias, linear.output, |sums| &sums.bias),
+                Block::Residual { inner, outer, .. } => {
+                    add(inner.bias, inner.output, |sums| &sums.inner_bias);
+                    add(outer.bias, outer.output, |sums| &sums.bias);
                 }
-                Block::Residual { inner, outer, norm } => {
-                    add(inner.bias, &sums.inner_bias);
-                    add(outer.bias, &sums.bias);
-                    add(norm.weight, &sums.gain);
-                    add(norm.bias, &sums.shift);
-                }
+            }
+            if let Some(norm) = block.norm() {
+                add(norm.weight, block.width(), |sums| &sums.gain);
+                add(norm.bias, block.width(), |sums| &sums.shift);
             }
         }
     }
-}
 
-/// `grads` starts at `base` of the flat vector and covers all `pieces`.
-fn add_pieces(
-    pieces: &[Piece],
-    chunks: &[Chunk],
-    inputs: Inputs<'_>,
-    grads: &mut [f32],
-    base: usize,
-    last: usize,
-    pool: &Pool,
-) {
-    match pieces {
-        [] => {}
-        [piece] => {
-            let grads = &mut grads[piece.start() - base..piece.end() - base];
-            add_piece(piece, chunks, inputs, grads, last);
-        }
-        _ => {
-            let (left, right) = pieces.split_at(pieces.len() / 2);
-            let middle = right[0].start();
-            let (left_grads, right_grads) = grads.split_at_mut(middle - base);
-            pool.join(
-                || add_pieces(left, chunks, inputs, left_grads, base, last, pool),
-                || add_pieces(right, chunks, inputs, right_grads, middle, last, pool),
-            );
+    /// `grads` starts at `base` of the flat vector and covers all `pieces`.
+    fn add_pieces(self, pieces: &[Piece], grads: &mut [f32], base: usize, pool: &Pool) {
+        match pieces {
+            [] => {}
+            [piece] => self.add_piece(piece, &mut grads[piece.start() - base..piece.end() - base]),
+            _ => {
+                let (left, right) = pieces.split_at(pieces.len() / 2);
+                let middle = right[0].start();
+                let (left_grads, right_grads) = grads.split_at_mut(middle - base);
+                pool.join(
+                    || self.add_pieces(left, left_grads, base, pool),
+                    || self.add_pieces(right, right_grads, middle, pool),
+                );
+            }
         }
     }
-}
 
-fn add_piece(piece: &Piece, chunks: &[Chunk], inputs: Inputs<'_>, grads: &mut [f32], last: usize) {
-    let Linear { input, output, .. } = piece.linear;
-    for (index, chunk) in chunks.iter().enumerate().filter(|(_, chunk)| chunk.rows > 0) {
-        let rows = chunk.rows;
-        let mut add = |d_z: &[f32], x: &[f32]| {
-            add_outer(grads, &d_z[piece.from..], x, rows, piece.to - piece.from, output, input);
-        };
-        let layer = &chunk.layers[piece.block];
-        let before = piece.block.checked_sub(1).map(|index| &chunk.layers[index]);
-        let x = match (piece.part, before, inputs) {
-            (Part::Outer, _, _) => &layer.forward.hidden,
-            (_, Some(before), _) => &before.forward.output,
-            (_, None, Inputs::Batch { x, rows, width }) => &x[index * rows * width..],
-            (_, None, Inputs::Tangent) => &chunk.x[..],
-        };
-        let d_z = if piece.part == Part::Inner { &layer.adjoint.hidden } else { &layer.adjoint.linear };
-        if let Inputs::Batch { .. } = inputs {
-            add(d_z, x);
-            continue;
+    fn add_piece(self, piece: &Piece, grads: &mut [f32]) {
+        let Linear { input, output, .. } = piece.linear;
+        let mut accumulate = !self.overwrite;
+        for (index, chunk) in self.chunks.iter().enumerate().filter(|(_, chunk)| chunk.rows > 0) {
+            let rows = chunk.rows;
+            let mut add = |d_z: &[f32], x: &[f32]| {
+                let d_z = &d_z[piece.from..];
+                outer(grads, d_z, x, rows, piece.to - piece.from, output, input, accumulate);
+                accumulate = true;
+            };
+            let layer = &chunk.layers[piece.block];
+            let before = piece.block.checked_sub(1).map(|index| &chunk.layers[index]);
+            let x = match (piece.part, before, self.inputs) {
+                (Part::Outer, _, _) => &layer.forward.hidden,
+                (_, Some(before), _) => &before.forward.output,
+                (_, None, Inputs::Batch { x, rows, width }) => &x[index * rows * width..],
+                (_, None, Inputs::Tangent) => &chunk.x[..],
+            };
+            let d_z = if piece.part == Part::Inner { &layer.adjoint.hidden } else { &layer.adjoint.linear };
+            if let Inputs::Batch { .. } = self.inputs {
+                add(d_z, x);
+                continue;
+            }
+            let t_adjoint = &layer.tangent.adjoint;
+            let t_d_z = if piece.part == Part::Inner { &t_adjoint.hidden } else { &t_adjoint.linear };
+            let t_x = match (piece.part, before) {
+                (Part::Outer, _) => &layer.tangent.hidden,
+                (_, Some(before)) => &before.tangent.output,
+                (_, None) => &chunk.t_x,
+            };
+            if piece.block + 1 < self.blocks.len() {
+                add(t_d_z, x);
+            }
+            add(d_z, t_x);
         }
-        let t_adjoint = &layer.tangent.adjoint;
-        let t_d_z = if piece.part == Part::Inner { &t_adjoint.hidden } else { &t_adjoint.linear };
-        let t_x = match (piece.part, before) {
-            (Part::Outer, _) => &layer.tangent.hidden,
-            (_, Some(before)) => &before.tangent.output,
-            (_, None) => &chunk.t_x,
-        };
-        if piece.block != last {
-            add(t_d_z, x);
+        if !accumulate {
+            grads.fill(0.0);
         }
-        add(d_z, t_x);
     }
 }

@@ -1,7 +1,7 @@
 //! A network: its shape, its initial parameters, and its passes over batches.
 
 use crate::cache::{Cache, Chunk, ChunkPenalty, Cut, cut};
-use crate::gradients::{self, Inputs, Piece};
+use crate::gradients::{self, Inputs, Piece, Sources};
 use crate::passes::Weights;
 use crate::penalty::Orientations;
 use crate::product::{Aligned, pack};
@@ -127,18 +127,13 @@ impl Network {
         let output = &mut output[..batch * self.spec.output];
         let rows = Rows::new(batch, self.spec.input, self.spec.output);
         pool.install(|| {
-            self.pack(params, packed, true, pool);
+            pack_all(&self.linears, params, packed, true, pool);
             let weights = Weights { params, packed };
             rows.each(chunks, x, output, pool, &|chunk, count, x, out| {
                 passes::forward(&self.blocks, weights, x, out, chunk, count);
             });
         });
         output
-    }
-
-    /// Lays all weights out for forward (`transposed`) or backward passes.
-    fn pack(&self, params: &[f32], packed: &mut [Aligned], transposed: bool, pool: &Pool) {
-        pack_all(&self.linears, params, packed, transposed, pool);
     }
 
     /// The backward pass, after [`Network::forward`] with the same arguments. `d_out: [batch * output]` is the
@@ -158,6 +153,39 @@ impl Network {
         d_x: Option<&mut [f32]>,
         pool: &Pool,
     ) {
+        self.backward_pass(params, x, d_out, batch, cache, grads, d_x, pool, false);
+    }
+
+    /// [`Network::backward`] that **replaces** what stands in `grads`: saves setting it to zero and reading it.
+    ///
+    /// # Panics
+    /// If a length does not fit the network, or the batch the cache.
+    pub fn backward_overwrite(
+        &self,
+        params: &[f32],
+        x: &[f32],
+        d_out: &[f32],
+        batch: usize,
+        cache: &mut Cache,
+        grads: &mut [f32],
+        d_x: Option<&mut [f32]>,
+        pool: &Pool,
+    ) {
+        self.backward_pass(params, x, d_out, batch, cache, grads, d_x, pool, true);
+    }
+
+    fn backward_pass(
+        &self,
+        params: &[f32],
+        x: &[f32],
+        d_out: &[f32],
+        batch: usize,
+        cache: &mut Cache,
+        grads: &mut [f32],
+        d_x: Option<&mut [f32]>,
+        pool: &Pool,
+        overwrite: bool,
+    ) {
         self.check(params, x, batch, cache);
         assert_eq!(d_out.len(), batch * self.spec.output, "d_out must be [batch * output]");
         assert_eq!(grads.len(), self.parameters, "gradients of another network");
@@ -171,14 +199,14 @@ impl Network {
         let rows = Rows::new(batch, self.spec.output, d_x_width);
         let Cache { chunks, packed, .. } = cache;
         pool.install(|| {
-            self.pack(params, packed, false, pool);
+            pack_all(&self.linears, params, packed, false, pool);
             let weights = Weights { params, packed };
             rows.each(chunks, d_out, d_x, pool, &|chunk, count, d_out, d_x| {
                 passes::backward(&self.blocks, weights, d_out, d_x, chunk, count, false);
             });
             let inputs = Inputs::Batch { x, rows: rows.cut.rows, width: self.spec.input };
             let chunks = &chunks[..rows.cut.chunks];
-            gradients::add_gradients(&self.blocks, &self.pieces, chunks, inputs, grads, pool);
+            Sources { blocks: &self.blocks, chunks, inputs, overwrite }.add_to(grads, &self.pieces, pool);
         });
     }
 
@@ -214,14 +242,19 @@ impl Network {
         let width = self.spec.input;
         let rows = Rows::new(batch, width, width);
         pool.install(|| {
-            self.pack(params, packed, true, pool);
-            self.pack(params, packed_too, false, pool);
+            pack_all(&self.linears, params, packed, true, pool);
+            pack_all(&self.linears, params, packed_too, false, pool);
             let packed = Orientations { forward: packed, backward: packed_too };
             rows.each(chunks, x, input_gradient, pool, &|chunk, count, x, gradient| {
                 penalty::chunk_pass(&self.blocks, params, packed, x, gradient, chunk, count, bound, scale);
             });
             let chunks = &chunks[..rows.cut.chunks];
-            gradients::add_gradients(&self.blocks, &self.pieces, chunks, Inputs::Tangent, grads, pool);
+            let inputs = Inputs::Tangent;
+            Sources { blocks: &self.blocks, chunks, inputs, overwrite: false }.add_to(
+                grads,
+                &self.pieces,
+                pool,
+            );
             let mut total = ChunkPenalty::default();
             for chunk in chunks {
                 total.excess += chunk.penalty.excess;
@@ -248,6 +281,7 @@ impl Network {
     }
 }
 
+/// Lays all weights out for forward (`transposed`) or backward passes.
 fn pack_all(linears: &[Linear], params: &[f32], packed: &mut [Aligned], transposed: bool, pool: &Pool) {
     match (linears, &mut *packed) {
         ([linear], [packed]) => {

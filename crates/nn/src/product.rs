@@ -100,9 +100,9 @@ pub(crate) fn multiply(
     });
 }
 
-/// `out += d^T x`, the gradient of weights: `d: [depth, rows]` with its rows `stride` apart, `x: [depth, width]`,
+/// `out = d^T x` or `out += d^T x`, the gradient of weights: `d: [depth, rows]` with its rows `stride` apart, `x: [depth, width]`,
 /// `out: [rows, width]`.
-pub(crate) fn add_outer(
+pub(crate) fn outer(
     out: &mut [f32],
     d: &[f32],
     x: &[f32],
@@ -110,13 +110,14 @@ pub(crate) fn add_outer(
     rows: usize,
     stride: usize,
     width: usize,
+    accumulate: bool,
 ) {
     assert_eq!(out.len(), rows * width);
     assert!(
         depth > 0 && rows <= stride && d.len() >= (depth - 1) * stride + rows && x.len() >= depth * width
     );
     SCRATCH.with_borrow_mut(|scratch| {
-        Arch::new().dispatch(AddOuter { out, d, x, depth, rows, stride, width, scratch });
+        Arch::new().dispatch(Outer { out, d, x, depth, rows, stride, width, accumulate, scratch });
     });
 }
 
@@ -255,7 +256,7 @@ fn run_multiply<S: Simd, const TILE: usize, const VECTORS: usize>(simd: S, task:
     }
 }
 
-struct AddOuter<'a> {
+struct Outer<'a> {
     out: &'a mut [f32],
     d: &'a [f32],
     x: &'a [f32],
@@ -263,21 +264,22 @@ struct AddOuter<'a> {
     rows: usize,
     stride: usize,
     width: usize,
+    accumulate: bool,
     scratch: &'a mut Scratch,
 }
 
-impl WithSimd for AddOuter<'_> {
+impl WithSimd for Outer<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        with_tile!(simd, run_add_outer, self);
+        with_tile!(simd, run_outer, self);
     }
 }
 
 #[inline(always)]
-fn run_add_outer<S: Simd, const TILE: usize, const VECTORS: usize>(simd: S, task: AddOuter<'_>) {
-    let AddOuter { out, d, x, depth, rows, stride, width, scratch } = task;
+fn run_outer<S: Simd, const TILE: usize, const VECTORS: usize>(simd: S, task: Outer<'_>) {
+    let Outer { out, d, x, depth, rows, stride, width, accumulate, scratch } = task;
     let panel = VECTORS * S::F32_LANES;
     let tiles = scratch.tiles.as_mut_slice();
     let b = scratch.panel.as_mut_slice();
@@ -305,8 +307,9 @@ fn run_add_outer<S: Simd, const TILE: usize, const VECTORS: usize>(simd: S, task
                 let columns = panel.min(width - first);
                 copy_rows::<S, VECTORS>(b, &x[from * width + first..], terms, columns, width);
                 let edge = scratch.edge.as_mut_slice();
+                let add = accumulate || from > 0;
                 times_panel::<S, TILE, VECTORS, true>(
-                    simd, out, tiles, b, edge, block_rows, terms, first, width, true,
+                    simd, out, tiles, b, edge, block_rows, terms, first, width, add,
                 );
             }
         }
@@ -461,156 +464,5 @@ unsafe fn kernel<S: Simd, const TILE: usize, const VECTORS: usize, const TERM_MA
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn values(len: usize, seed: usize) -> Vec<f32> {
-        (0..len).map(|i| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.0 - 1.0).collect()
-    }
-
-    #[derive(Clone, Copy, Debug)]
-    enum Set {
-        Best,
-        Scalar,
-        #[cfg(target_arch = "x86_64")]
-        Avx2,
-    }
-
-    /// Every instruction set at hand.
-    const SETS: &[Set] = &[
-        Set::Best,
-        Set::Scalar,
-        #[cfg(target_arch = "x86_64")]
-        Set::Avx2,
-    ];
-
-    impl Set {
-        fn run<T: WithSimd<Output = ()>>(self, task: T) {
-            match self {
-                Self::Best => Arch::new().dispatch(task),
-                Self::Scalar => task.with_simd(pulp::Scalar),
-                #[cfg(target_arch = "x86_64")]
-                Self::Avx2 => match pulp::x86::V3::try_new() {
-                    Some(simd) => pulp::Simd::vectorize(simd, task),
-                    None => Arch::new().dispatch(task),
-                },
-            }
-        }
-    }
-
-    /// `[rows, columns]` of `sum_k a(i, k) b(k, j)` in `f64`.
-    fn plain(
-        rows: usize,
-        depth: usize,
-        columns: usize,
-        a: impl Fn(usize, usize) -> f32,
-        b: impl Fn(usize, usize) -> f32,
-    ) -> Vec<f64> {
-        let mut out = Vec::with_capacity(rows * columns);
-        for i in 0..rows {
-            for j in 0..columns {
-                out.push((0..depth).map(|k| f64::from(a(i, k)) * f64::from(b(k, j))).sum());
-            }
-        }
-        out
-    }
-
-    /// Terms are at most 1, so `depth` of them in `f32` err by at most `depth` times half the spacing at `depth`.
-    fn assert_close(got: &[f32], expected: &[f64], depth: usize, what: &str) {
-        let allowed = (depth * depth).max(16) as f64 * f64::from(f32::EPSILON);
-        for (index, (&g, &e)) in got.iter().zip(expected).enumerate() {
-            assert!((f64::from(g) - e).abs() <= allowed, "{what}: element {index} is {g}, not {e}");
-        }
-    }
-
-    const SHAPES: [(usize, usize, usize); 8] = [
-        (1, 1, 1),
-        (5, 3, 2),
-        (13, 14, 33),
-        (12, 256, 32),
-        (25, 257, 31),
-        (265, 20, 40),
-        (3, 600, 65),
-        (70, 64, 1),
-    ];
-
-    #[test]
-    fn products_with_packed_weights() {
-        for &set in SETS {
-            for (rows, depth, width) in SHAPES {
-                for transposed in [false, true] {
-                    let x = values(rows * depth, 1);
-                    let w = values(depth * width, 2);
-                    let (output, input) = if transposed { (width, depth) } else { (depth, width) };
-                    let mut packed = Aligned::zeroed(packed_len(depth, width));
-                    set.run(Pack { packed: packed.as_mut_slice(), weights: &w, output, input, transposed });
-                    let b = |k: usize, j: usize| if transposed { w[j * depth + k] } else { w[k * width + j] };
-                    let expected = plain(rows, depth, width, |i, k| x[i * depth + k], b);
-                    for accumulate in [false, true] {
-                        let mut out = vec![if accumulate { 1.0 } else { f32::NAN }; rows * width];
-                        SCRATCH.with_borrow_mut(|scratch| {
-                            let packed = packed.as_slice();
-                            set.run(Multiply {
-                                out: &mut out,
-                                x: &x,
-                                packed,
-                                rows,
-                                depth,
-                                width,
-                                accumulate,
-                                scratch,
-                            });
-                        });
-                        let expected: Vec<f64> =
-                            expected.iter().map(|e| e + if accumulate { 1.0 } else { 0.0 }).collect();
-                        assert_close(&out, &expected, depth, &format!("{set:?} {rows} {depth} {width}"));
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn gradients_of_weights() {
-        for &set in SETS {
-            for (rows, depth, width) in SHAPES {
-                let stride = rows + 3;
-                let d = values(depth * stride, 3);
-                let x = values(depth * width, 4);
-                let mut out = vec![0.5; rows * width];
-                SCRATCH.with_borrow_mut(|scratch| {
-                    set.run(AddOuter {
-                        out: &mut out,
-                        d: &d[2..],
-                        x: &x,
-                        depth,
-                        rows,
-                        stride,
-                        width,
-                        scratch,
-                    });
-                });
-                let at = |i: usize, k: usize| d[2 + k * stride + i];
-                let expected = plain(rows, depth, width, at, |k, j| x[k * width + j]);
-                let expected: Vec<f64> = expected.iter().map(|e| e + 0.5).collect();
-                assert_close(&out, &expected, depth, &format!("{set:?} {rows} {depth} {width}"));
-            }
-        }
-    }
-
-    /// An element's sum does not depend on the rows that are computed with it.
-    #[test]
-    fn rows_do_not_see_each_other() {
-        let (rows, depth, width) = (50, 300, 70);
-        let x = values(rows * depth, 5);
-        let mut packed = Aligned::zeroed(packed_len(depth, width));
-        pack(packed.as_mut_slice(), &values(depth * width, 6), width, depth, true);
-        let mut together = vec![0.0; rows * width];
-        multiply(&mut together, &x, packed.as_slice(), rows, depth, width, false);
-        for row in 0..rows {
-            let mut alone = vec![0.0; width];
-            multiply(&mut alone, &x[row * depth..], packed.as_slice(), 1, depth, width, false);
-            assert_eq!(alone, &together[row * width..][..width]);
-        }
-    }
-}
+#[path = "product_tests.rs"]
+mod tests;

@@ -89,6 +89,11 @@ fn forward_and_backward_agree_with_the_reference() {
         network.backward(&params, &x, &d_out, batch, &mut cache, &mut grads_alone, None, &pool);
         assert_eq!(grads, grads_alone);
 
+        let (mut added, mut replaced) = (vec![0.0; params.len()], vec![f32::NAN; params.len()]);
+        network.backward(&params, &x, &d_out, batch, &mut cache, &mut added, None, &pool);
+        network.backward_overwrite(&params, &x, &d_out, batch, &mut cache, &mut replaced, None, &pool);
+        assert_eq!(added, replaced);
+
         let (mut one, mut scratch) = (vec![0.0; output], Vec::new());
         for (x, out) in x.chunks(input).zip(out.chunks(output)) {
             network.forward_one(&params, x, &mut one, &mut scratch);
