@@ -153,13 +153,19 @@ impl Scan {
         true
     }
 
-    /// An upper bound of the magnitude below which 99% of the non-zero values lie.
+    /// An upper bound of the magnitude that all but one in a hundred (at least one) of the non-zero values keep.
+    /// Infinite where too few values are there to tell.
     fn usual(&self) -> f64 {
+        const ENOUGH: u64 = 10;
         let total: u64 = self.exponents.iter().sum();
+        if total < ENOUGH {
+            return f64::INFINITY;
+        }
+        let spared = (total / 100).max(1);
         let mut below = 0;
         for (exponent, count) in self.exponents.iter().enumerate() {
             below += count;
-            if below * 100 >= total * 99 {
+            if below + spared >= total {
                 return 2.0_f64.powi(exponent as i32 - 126);
             }
         }
@@ -201,8 +207,8 @@ impl Checker<'_> {
             self.report(ProblemCode::ExtremeValue, column, Some(row), message);
         } else if f64::from(scan.largest) > OUTLIER_FACTOR * scan.usual() {
             let message = format!(
-                "the largest magnitude is {:e}, although 99% of the non-zero values lie below {:e}; if it is a fault, \
-                 repair with a lower --max-magnitude",
+                "the largest magnitude is {:e}, although nearly all values that are not zero lie below {:e}; if it is a \
+                 fault, repair with a lower --max-magnitude",
                 scan.largest,
                 scan.usual()
             );

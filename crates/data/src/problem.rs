@@ -88,8 +88,10 @@ codes! {
     ActionsRemapped = "actions-remapped", Warning;
     /// Integers too large to be exact in 32-bit floating point.
     PrecisionLost = "precision-lost", Warning;
-    /// Two rows of an episode carry the same step.
+    /// A row of an episode stands there twice.
     StepsDuplicated = "steps-duplicated", Error;
+    /// Two rows of an episode carry the same step and say different things.
+    StepsConflicting = "steps-conflicting", Error;
     /// Rows of an episode are not in the order of time.
     StepsUnsorted = "steps-unsorted", Error;
     /// Rows of different episodes are mixed.

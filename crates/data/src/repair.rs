@@ -104,6 +104,7 @@ fn done_about(code: ProblemCode) -> Option<&'static str> {
         ProblemCode::TerminalAndTimeout => Some("the time-out flag was removed from terminal rows"),
         ProblemCode::LastStepDropped => Some("last steps without a next observation were left out"),
         ProblemCode::ObservationsShort => Some("last steps without a next observation were left out"),
+        ProblemCode::StepsDuplicated => Some("repetitions of identical rows were left out"),
         ProblemCode::StepsUnsorted => Some("the rows of each episode were sorted by step"),
         ProblemCode::EpisodesInterleaved => Some("the rows of each episode were brought together"),
         _ => None,

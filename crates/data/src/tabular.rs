@@ -87,7 +87,11 @@ pub fn read_tabular(path: &Path, columns: &TabularColumns) -> Result<TabularLog,
         return Err(DataError::Empty { path: path.to_owned() });
     }
     let names = table.names();
-    let arrangement = rows.arrange(&roles, names);
+    let mut arrangement = rows.arrange(&roles, names);
+    if let Some(column) = roles.step {
+        let repeated = std::mem::take(&mut arrangement.duplicates);
+        arrangement.report_repeated(&names[column], &repeated, &[]);
+    }
     let mut problems = arrangement.problems.clone();
     rows.check_values(&roles, names, &mut problems);
     rows.check_sequence(&arrangement, &roles, names, &mut problems);

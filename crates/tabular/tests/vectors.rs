@@ -118,18 +118,12 @@ fn evaluation_reproduces_recorded_values() {
     for name in exact().keys() {
         let case = case(name);
         let raw = raw(name);
-        for (field, reward_tolerance) in
-            [("pi_b", 1e-12), ("opt_cmdp", 1e-12), ("basic", 1e-12), ("conservative", 1e-12)]
-        {
+        for field in ["pi_b", "opt_cmdp", "basic", "conservative"] {
             let table: Vec<Vec<f64>> = serde_json::from_value(raw[field]["policy"].clone()).unwrap();
             let policy = Policy::new(50, 4, table.concat()).unwrap();
             let value = evaluate(&case.truth, &policy).unwrap();
             let recorded = raw[field]["V_R"].as_f64().unwrap();
-            assert!(
-                (value.reward - recorded).abs() < 1e-11,
-                "{name} {field} {} {recorded}",
-                value.reward
-            );
+            assert!((value.reward - recorded).abs() < 1e-11, "{name} {field} {} {recorded}", value.reward);
             let recorded = raw[field]["V_C"].as_f64().unwrap();
             assert!((value.costs[0] - recorded).abs() < 1e-11, "{name} {field}");
         }
@@ -137,7 +131,8 @@ fn evaluation_reproduces_recorded_values() {
         let policy = Policy::new(50, 4, table.concat()).unwrap();
         let d = known_behaviour_occupancy(&mut Evaluator::new(50), &case.estimate, &policy).unwrap();
         for (a, b) in d.iter().zip(&case.data_occupancy) {
-            assert!((a - b).abs() < 1e-12, "{name}: {a} {b}");
+            // Both solve a 50-state linear system in double precision: rounding times a condition number of some 1e4.
+            assert!((a - b).abs() < 1e-11, "{name}: {a} {b}");
         }
     }
 }

@@ -191,7 +191,7 @@ impl Assembly {
                 self.set_timeouts(breaks.iter().copied());
                 if found == 0 && !any(&self.terminals) && self.rows() > 1 {
                     self.report_no_ends();
-                } else {
+                } else if found > 0 {
                     let message = format!(
                         "no time-outs are recorded: {found} were inferred, where a next observation is not the \
                          following row's observation"
@@ -451,10 +451,13 @@ impl Assembly {
 
 /// Removes `dropped` rows from a `[_, width]` column; in place unless the column is shared or mapped.
 fn remove<T: bytemuck::Pod>(column: &mut Column<T>, width: usize, dropped: &[usize]) {
+    if width == 0 {
+        return; // a column without components has no rows to remove
+    }
     let mut values = std::mem::replace(column, Column::from(Vec::new())).into_vec();
     let mut target = dropped[0];
     for (index, &row) in dropped.iter().enumerate() {
-        let end = dropped.get(index + 1).copied().unwrap_or(values.len() / width.max(1));
+        let end = dropped.get(index + 1).copied().unwrap_or(values.len() / width);
         values.copy_within((row + 1) * width..end * width, target * width);
         target += end - row - 1;
     }

@@ -283,9 +283,11 @@ impl<'a> Collector<'a> {
                  repair leaves out last steps that do not end in a termination",
                 self.short.count
             );
-            problems.push(Problem::new(ProblemCode::ObservationsShort, message).column("observations").row(row));
+            problems
+                .push(Problem::new(ProblemCode::ObservationsShort, message).column("observations").row(row));
         }
-        let exceptions = Exceptions::new(self.rewards.len(), self.last_rows, Column::from(self.last_observations));
+        let exceptions =
+            Exceptions::new(self.rewards.len(), self.last_rows, Column::from(self.last_observations));
         let costs = self.cost_count.unwrap_or(0);
         Ok(Parts {
             path: self.path,
@@ -402,7 +404,9 @@ fn hdf5_episode(source: &Hdf5Source, group: &str, cost_keys: &[String]) -> Resul
     let flags = |stem: &'static str| read_flags(source, required(stem)?[0]);
     let costs = match leaves("infos")[..] {
         // A list of JSON texts, one for each step.
-        [name] if name.ends_with("/infos") => json_costs(source.path(), name, &source.strings(name)?, cost_keys)?,
+        [name] if name.ends_with("/infos") => {
+            json_costs(source.path(), name, &source.strings(name)?, cost_keys)?
+        }
         _ => {
             let columns = cost_keys.iter().map(|key| format!("{group}/infos/{key}"));
             let found: Vec<String> = columns.filter(|name| names.contains(name)).collect();
@@ -443,7 +447,8 @@ fn json_costs(
         let object: serde_json::Value =
             serde_json::from_str(text).map_err(|_| bad(text.clone(), "a JSON object"))?;
         for (key, values) in keys.iter().zip(&mut columns) {
-            match object.get(key).map(|value| (value.as_f64().or_else(|| value.as_bool().map(f64_of)), value)) {
+            match object.get(key).map(|value| (value.as_f64().or_else(|| value.as_bool().map(f64_of)), value))
+            {
                 Some((Some(value), _)) => values.push(value as f32),
                 Some((None, value)) => return Err(bad(value.to_string(), "a number as cost")),
                 None if row == 0 => values.push(0.0),
@@ -547,7 +552,8 @@ fn batches_of(path: &Path) -> Result<Vec<RecordBatch>, DataError> {
             reader.collect::<Result<_, _>>().map_err(|e| failure("Parquet", &e))
         }
         m if m.starts_with(b"ARROW1") => {
-            let reader = arrow_ipc::reader::FileReader::try_new(open()?, None).map_err(|e| failure("Arrow", &e))?;
+            let reader =
+                arrow_ipc::reader::FileReader::try_new(open()?, None).map_err(|e| failure("Arrow", &e))?;
             reader.collect::<Result<_, _>>().map_err(|e| failure("Arrow", &e))
         }
         _ => Err(DataError::UnknownFormat {
@@ -583,11 +589,13 @@ fn leaves(
             let mut fields: Vec<(&str, &ArrayRef)> =
                 structure.column_names().into_iter().zip(structure.columns()).collect();
             fields.sort_by_key(|(name, _)| natural(name));
-            fields.iter().try_for_each(|(child, values)| leaves(path, &format!("{name}/{child}"), values, parts))
+            fields
+                .iter()
+                .try_for_each(|(child, values)| leaves(path, &format!("{name}/{child}"), values, parts))
         }
         DataType::FixedSizeList(_, width) => {
             let list = array.as_fixed_size_list();
-            let start = list.value_offset_at(0) as usize;
+            let start = list.value_offset_at(0);
             push(parts, &list.values().slice(start, list.len() * *width as usize))
         }
         DataType::List(_) => {
@@ -608,7 +616,8 @@ fn arrow_costs(directory: &Path, infos: &ArrayRef, keys: &[String]) -> Result<Ve
     match infos.data_type() {
         DataType::Struct(_) => {
             let structure = infos.as_struct();
-            let columns: Option<Vec<&ArrayRef>> = keys.iter().map(|key| structure.column_by_name(key)).collect();
+            let columns: Option<Vec<&ArrayRef>> =
+                keys.iter().map(|key| structure.column_by_name(key)).collect();
             let Some(columns) = columns else { return Ok(Vec::new()) };
             columns
                 .into_iter()

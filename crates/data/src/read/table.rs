@@ -28,8 +28,8 @@ pub(crate) fn read(path: &Path, options: &ReadOptions) -> Result<Parts, DataErro
     let mut source_rows = None;
     if let Some(episode) = columns.episode_numbers() {
         let steps = roles.step.map(|_| (step_name, columns.step.as_slice()));
-        let arrangement = arrange(&episode, steps);
-        let arranged = columns.put_in_order(&arrangement);
+        let mut arrangement = arrange(&episode, steps);
+        let arranged = columns.put_in_order(&mut arrangement, step_name);
         (source_rows, starts, faulty) = (arranged.source_rows, Some(arranged.starts), arranged.faulty);
         problems = arrangement.problems;
     }
@@ -124,7 +124,8 @@ impl Columns {
                 {
                     inexact.get_or_insert((row, wanted[position]));
                 }
-                let value = cell.number().ok_or_else(|| errors.bad(row, wanted[position], cell, "a number"))?;
+                let value =
+                    cell.number().ok_or_else(|| errors.bad(row, wanted[position], cell, "a number"))?;
                 Ok(value as f32)
             };
             for &position in &state_at {
@@ -223,17 +224,18 @@ impl Columns {
     }
 
     /// Sorts the rows as arranged, without identical repetitions.
-    fn put_in_order(&mut self, arrangement: &Arrangement) -> Arranged {
+    fn put_in_order(&mut self, arrangement: &mut Arrangement, step_name: &str) -> Arranged {
         let rows = self.reward.len();
+        let (identical, conflicting): (Vec<usize>, Vec<usize>) =
+            arrangement.duplicates.iter().partition(|&&position| {
+                self.same(arrangement.source(position), arrangement.source(position - 1))
+            });
+        arrangement.report_repeated(step_name, &identical, &conflicting);
         let mut repeated = vec![false; rows];
-        let mut faulty_positions = Vec::new();
-        for &position in &arrangement.duplicates {
-            if self.same(arrangement.source(position), arrangement.source(position - 1)) {
-                repeated[position] = true;
-            } else {
-                faulty_positions.push(position);
-            }
+        for position in identical {
+            repeated[position] = true;
         }
+        let mut faulty_positions = conflicting;
         let has_next = !self.next_state.is_empty();
         for &position in &arrangement.gaps {
             // Without a recorded next state the row before the gap would lead across it.
@@ -252,7 +254,8 @@ impl Columns {
         if moved {
             self.take_rows(&kept);
         }
-        let mut faulty: Vec<usize> = faulty_positions.iter().map(|&position| new_position[position]).collect();
+        let mut faulty: Vec<usize> =
+            faulty_positions.iter().map(|&position| new_position[position]).collect();
         faulty.sort_unstable();
         Arranged {
             starts: arrangement.starts.iter().map(|&start| new_position[start]).collect(),
@@ -342,7 +345,10 @@ impl ActionColumns {
 
     fn same(&self, a: usize, b: usize) -> bool {
         let row = |values: &Vec<f32>, i: usize| {
-            values[i * self.width..(i + 1) * self.width].iter().map(|value| value.to_bits()).collect::<Vec<_>>()
+            values[i * self.width..(i + 1) * self.width]
+                .iter()
+                .map(|value| value.to_bits())
+                .collect::<Vec<_>>()
         };
         self.values.as_ref().is_none_or(|values| row(values, a) == row(values, b))
             && self.labels.as_ref().is_none_or(|labels| labels.same(a, b))
@@ -360,7 +366,9 @@ impl ActionColumns {
             Some(labels) => discrete_actions(column, labels.finish(), declared, problems),
             None => Actions::Continuous {
                 dim: self.width,
-                values: Column::from(self.values.expect("an action that is neither number nor label is refused")),
+                values: Column::from(
+                    self.values.expect("an action that is neither number nor label is refused"),
+                ),
             },
         }
     }

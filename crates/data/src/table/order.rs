@@ -37,7 +37,8 @@ pub(crate) struct Arrangement {
     pub(crate) order: Option<Vec<u32>>,
     /// First position of each episode.
     pub(crate) starts: Vec<usize>,
-    /// Positions whose step equals that of the position before.
+    /// Positions whose step equals that of the position before. Whoever knows what the rows say reports them, with
+    /// [`Arrangement::report_repeated`].
     pub(crate) duplicates: Vec<usize>,
     /// Positions before which steps are missing.
     pub(crate) gaps: Vec<usize>,
@@ -113,6 +114,25 @@ impl Arrangement {
         self.starts.get(index + 1).copied().unwrap_or(len)
     }
 
+    /// Reports repeated steps: `identical` positions repeat the whole row before them, `conflicting` ones only its
+    /// step.
+    pub(crate) fn report_repeated(&mut self, name: &str, identical: &[usize], conflicting: &[usize]) {
+        for (code, positions, what) in [
+            (ProblemCode::StepsDuplicated, identical, "rows stand twice; repair keeps one of them"),
+            (
+                ProblemCode::StepsConflicting,
+                conflicting,
+                "rows carry the step of the row before them but differ from it; repair drops these episodes",
+            ),
+        ] {
+            if let Some(&first) = positions.first() {
+                let message = format!("{} {what}", positions.len());
+                let row = self.source(first);
+                self.problems.push(Problem::new(code, message).column(name).row(row));
+            }
+        }
+    }
+
     fn check_steps(&mut self, name: &str, steps: &[f64]) {
         let at = |position: usize| steps[self.source(position)];
         let mut is_start = self.starts.iter().copied().peekable();
@@ -131,15 +151,6 @@ impl Arrangement {
             } else if difference > 1.5 * stride {
                 gaps.push(position);
             }
-        }
-        if let Some(&first) = duplicates.first() {
-            let message = format!(
-                "{} rows repeat the step of the row before them; repair keeps one of identical rows and drops \
-                 episodes whose rows differ",
-                duplicates.len()
-            );
-            let row = self.source(first);
-            self.problems.push(Problem::new(ProblemCode::StepsDuplicated, message).column(name).row(row));
         }
         if let Some(&first) = gaps.first() {
             let message = format!(
@@ -205,7 +216,10 @@ mod tests {
     fn repeated_and_missing_steps_are_found() {
         let arrangement = arrange(&[0; 6], Some(("t", &[0.0, 1.0, 1.0, 2.0, 4.0, 5.0])));
         assert_eq!((arrangement.duplicates.as_slice(), arrangement.gaps.as_slice()), (&[2][..], &[4][..]));
-        assert_eq!(codes(&arrangement), [ProblemCode::StepsDuplicated, ProblemCode::StepGap]);
+        assert_eq!(codes(&arrangement), [ProblemCode::StepGap]);
+        let mut arrangement = arrangement;
+        arrangement.report_repeated("t", &[2], &[]);
+        assert_eq!(codes(&arrangement), [ProblemCode::StepGap, ProblemCode::StepsDuplicated]);
     }
 
     #[test]

@@ -37,9 +37,10 @@ impl ParquetFile {
             }
         }
         let metadata = builder.metadata().file_metadata().key_value_metadata();
-        let notes = metadata.into_iter().flatten().filter_map(|pair| {
-            pair.value.as_ref().map(|value| (pair.key.clone(), value.clone()))
-        });
+        let notes = metadata
+            .into_iter()
+            .flatten()
+            .filter_map(|pair| pair.value.as_ref().map(|value| (pair.key.clone(), value.clone())));
         Ok(ParquetFile { path: path.to_owned(), names, types, notes: notes.collect() })
     }
 
@@ -71,7 +72,8 @@ impl ParquetFile {
             let columns: Vec<CellColumn> = wanted
                 .iter()
                 .map(|&column| {
-                    let array = batch.column_by_name(&self.names[column]).ok_or_else(|| self.type_error(column))?;
+                    let array =
+                        batch.column_by_name(&self.names[column]).ok_or_else(|| self.type_error(column))?;
                     CellColumn::new(array).ok_or_else(|| self.type_error(column))
                 })
                 .collect::<Result<_, _>>()?;

@@ -38,11 +38,21 @@ impl<'a> Array<'a> {
     }
 
     fn scalar(name: &'static str, value: impl Fn(usize) -> f32 + 'a) -> Self {
-        Array { name, kind: Kind::F32, width: None, row: Box::new(move |i, bytes| push_floats(bytes, &[value(i)])) }
+        Array {
+            name,
+            kind: Kind::F32,
+            width: None,
+            row: Box::new(move |i, bytes| push_floats(bytes, &[value(i)])),
+        }
     }
 
     fn flag(name: &'static str, value: impl Fn(usize) -> bool + 'a) -> Self {
-        Array { name, kind: Kind::Bool, width: None, row: Box::new(move |i, bytes| bytes.push(u8::from(value(i)))) }
+        Array {
+            name,
+            kind: Kind::Bool,
+            width: None,
+            row: Box::new(move |i, bytes| bytes.push(u8::from(value(i)))),
+        }
     }
 
     /// Bytes of one row.

@@ -19,7 +19,8 @@ const CHUNK_BYTES: usize = 1 << 18;
 const LEVEL: u32 = 4;
 
 pub(crate) fn write(selection: &Selection<'_>, path: &Path) -> Result<(), DataError> {
-    let failure = |e: Hdf5Error| DataError::Write { path: path.to_owned(), format: "HDF5", detail: e.to_string() };
+    let failure =
+        |e: Hdf5Error| DataError::Write { path: path.to_owned(), format: "HDF5", detail: e.to_string() };
     let file = H5File::create(path).map_err(failure)?;
     // Times of creation would make equal logs unequal files.
     file.set_track_times(false).map_err(failure)?;
@@ -61,8 +62,14 @@ fn create(file: &H5File, array: &Array<'_>, rows: usize, chunk_rows: usize) -> R
     };
     let (shape, chunk) = (with_width(rows), with_width(chunk_rows));
     match array.kind {
-        Kind::F32 => file.new_dataset::<f32>().shape(shape).chunk(&chunk).shuffle_deflate(LEVEL).create(array.name),
-        Kind::I64 => file.new_dataset::<i64>().shape(shape).chunk(&chunk).shuffle_deflate(LEVEL).create(array.name),
-        Kind::Bool => file.new_dataset::<HBool>().shape(shape).chunk(&chunk).deflate(LEVEL).create(array.name),
+        Kind::F32 => {
+            file.new_dataset::<f32>().shape(shape).chunk(&chunk).shuffle_deflate(LEVEL).create(array.name)
+        }
+        Kind::I64 => {
+            file.new_dataset::<i64>().shape(shape).chunk(&chunk).shuffle_deflate(LEVEL).create(array.name)
+        }
+        Kind::Bool => {
+            file.new_dataset::<HBool>().shape(shape).chunk(&chunk).deflate(LEVEL).create(array.name)
+        }
     }
 }

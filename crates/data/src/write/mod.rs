@@ -173,7 +173,11 @@ pub struct ConvertOptions {
 ///
 /// # Errors
 /// If `from` holds no log or one whose rows are in disorder ([`DataError::Unusable`]), or `to` cannot be written.
-pub fn convert(from: &Path, to: &Path, options: &ConvertOptions) -> Result<(Written, Vec<Problem>), DataError> {
+pub fn convert(
+    from: &Path,
+    to: &Path,
+    options: &ConvertOptions,
+) -> Result<(Written, Vec<Problem>), DataError> {
     let log = read(from, &options.read)?;
     if log.problems.iter().any(Problem::is_error) {
         return Err(DataError::Unusable { path: from.to_owned(), problems: log.problems });

@@ -42,11 +42,15 @@ pub(crate) fn write_directory(selection: &Selection<'_>, path: &Path) -> Result<
 
 /// Writes an archive of the same columns, with all next observations, under the names of DSRL.
 pub(crate) fn write_npz(selection: &Selection<'_>, path: &Path) -> Result<(), DataError> {
-    let failure =
-        |e: &dyn std::fmt::Display| DataError::Write { path: path.to_owned(), format: "npz", detail: e.to_string() };
+    let failure = |e: &dyn std::fmt::Display| DataError::Write {
+        path: path.to_owned(),
+        format: "npz",
+        detail: e.to_string(),
+    };
     let file = File::create(path).map_err(|e| DataError::io(path, "create", e))?;
     let mut archive = ZipWriter::new(BufWriter::new(file));
-    let options = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated).large_file(true);
+    let options =
+        SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated).large_file(true);
     let mut columns = arrays(selection.log);
     columns.insert(1, next_observations(selection.log));
     for array in &columns {
@@ -121,7 +125,9 @@ fn exceptions(selection: &Selection<'_>) -> (Vec<usize>, Vec<usize>) {
             let follows = inner
                 && match &log.next {
                     NextObservations::Chained(exceptions) => exceptions.rank(row).is_none(),
-                    NextObservations::Full(_) => same_bits(log.next_observation(row), log.observation(row + 1)),
+                    NextObservations::Full(_) => {
+                        same_bits(log.next_observation(row), log.observation(row + 1))
+                    }
                 };
             if !follows {
                 positions.push(position);

@@ -5,9 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::{
-    ArrayRef, BooleanArray, Float32Array, Int64Array, RecordBatch, StringArray, UInt64Array,
-};
+use arrow_array::{ArrayRef, BooleanArray, Float32Array, Int64Array, RecordBatch, StringArray, UInt64Array};
 use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
@@ -54,15 +52,16 @@ fn columns(log: &Transitions) -> Vec<Column<'_>> {
     let dim = log.observation_dim();
     let states: Vec<String> = (0..dim)
         .map(|j| match log.observation_names().get(j) {
-            Some(name) if ["observation", "state", "obs"].iter().any(|stem| in_family(name, stem)) => name.clone(),
+            Some(name) if ["observation", "state", "obs"].iter().any(|stem| in_family(name, stem)) => {
+                name.clone()
+            }
             Some(name) => format!("observation_{name}"),
             None => format!("observation_{j}"),
         })
         .collect();
     // One family only is found by itself.
-    let one_family = ["observation", "state", "obs"]
-        .iter()
-        .any(|stem| states.iter().all(|name| in_family(name, stem)));
+    let one_family =
+        ["observation", "state", "obs"].iter().any(|stem| states.iter().all(|name| in_family(name, stem)));
     let states = if one_family { states } else { (0..dim).map(|j| format!("observation_{j}")).collect() };
     for (j, name) in states.iter().enumerate() {
         columns.push(float(name.clone(), move |i| log.observation(i)[j]));
@@ -108,7 +107,8 @@ pub(crate) fn write_csv(selection: &Selection<'_>, path: &Path) -> Result<(), Da
     let columns = columns(selection.log);
     let file = File::create(path).map_err(|e| DataError::io(path, "create", e))?;
     let mut out = csv::Writer::from_writer(BufWriter::with_capacity(1 << 18, file));
-    let failure = |e: csv::Error| DataError::Write { path: path.to_owned(), format: "CSV", detail: e.to_string() };
+    let failure =
+        |e: csv::Error| DataError::Write { path: path.to_owned(), format: "CSV", detail: e.to_string() };
     out.write_record(columns.iter().map(|column| column.name.as_str())).map_err(failure)?;
     let mut field = Vec::new();
     for (number, episode) in selection.episodes.iter().enumerate() {
@@ -157,8 +157,11 @@ fn refuse_unused_actions(selection: &Selection<'_>, path: &Path) -> Result<(), D
 }
 
 pub(crate) fn write_parquet(selection: &Selection<'_>, path: &Path) -> Result<(), DataError> {
-    let failure =
-        |e: &dyn std::fmt::Display| DataError::Write { path: path.to_owned(), format: "Parquet", detail: e.to_string() };
+    let failure = |e: &dyn std::fmt::Display| DataError::Write {
+        path: path.to_owned(),
+        format: "Parquet",
+        detail: e.to_string(),
+    };
     let columns = columns(selection.log);
     let fields: Vec<Field> = columns
         .iter()
