@@ -262,7 +262,7 @@ impl Policy {
 
     fn rows(&self, observations: &[f32]) -> Result<usize, ActError> {
         let columns = self.observation_width();
-        if observations.len() % columns == 0 {
+        if observations.len().is_multiple_of(columns) {
             Ok(observations.len() / columns)
         } else {
             Err(ActError::Rows { columns, found: observations.len() })
