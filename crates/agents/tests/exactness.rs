@@ -247,7 +247,7 @@ fn solve(
     linear: &[f64],
     entries: Entries,
     right: &[f64],
-    cones: &mut Vec<SupportedConeT<f64>>,
+    cones: &mut [SupportedConeT<f64>],
 ) -> (Vec<f64>, Vec<f64>) {
     let n = linear.len();
     let settings = DefaultSettings { verbose: false, ..DefaultSettings::default() };
