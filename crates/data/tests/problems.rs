@@ -9,7 +9,7 @@ use std::path::Path;
 
 use coptidice_core::{CostLimit, LimitUnit, limits::EpisodeHorizon};
 use coptidice_data::{
-    Actions, CheckOptions, DataError, EpisodeEnd, FaultyEpisode, Inspection, Log, ProblemCode, ReadOptions,
+    Actions, CheckOptions, DataError, EpisodeEnd, FaultyEpisode, Log, ProblemCode, ReadOptions,
     RepairOptions, Repaired, Transitions, check_limits, inspect, load, read, repair, validate,
 };
 use tempfile::TempDir;

@@ -482,7 +482,7 @@ mod tests {
         let model = coin(q, 0.9);
         let data = Occupancy::normalized(3, 1, vec![m, 0.2, 0.3]).unwrap();
         let policy = Policy::uniform(3, 1).unwrap();
-        let budget = -(((-epsilon).exp() - (1.0 - m)) / m).ln();
+        let budget = -((f64::exp(-epsilon) - (1.0 - m)) / m).ln();
         let divergence = |x: f64| x * (x / q).ln() + (1.0 - x) * ((1.0 - x) / (1.0 - q)).ln();
         for (side, mut inside, mut outside) in
             [(BoundSide::Upper, q, 1.0 - 1e-12), (BoundSide::Lower, q, 1e-12)]
@@ -624,7 +624,7 @@ mod tests {
         .unwrap();
         // Share of time in state 1: (1−q̃)/(2−q̃).
         let (m, epsilon) = (0.6, 0.01);
-        let budget = -(((-epsilon).exp() - (1.0 - m)) / m).ln();
+        let budget = -((f64::exp(-epsilon) - (1.0 - m)) / m).ln();
         let divergence = |x: f64| x * (x / q).ln() + (1.0 - x) * ((1.0 - x) / (1.0 - q)).ln();
         let (mut inside, mut outside) = (q, 1e-12);
         for _ in 0..100 {
