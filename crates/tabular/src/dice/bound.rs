@@ -27,8 +27,14 @@ use crate::linalg::DENSE_LIMIT;
 use crate::linalg::spd::{Spd, dot};
 use crate::outcome::Outcome;
 
+/// Gap, relative to the scale of the bound, at which `τ` is small enough where the KL constraint is slack.
+const SLACK_GAP: f64 = 1e-10;
+
 /// Largest factor by which `β` changes in one step.
 const BETA_STRIDE: f64 = 8.0;
+
+/// Rounding of `ℓ` relative to `|ℓ| + τ`: that of a sum of up to 1e5 exponentials, and of their exponents.
+const ROUNDING: f64 = 4e-15;
 
 /// Where the minimisation stands, to start the next one from.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -59,7 +65,7 @@ pub(crate) struct BoundValue {
 pub(crate) struct BoundSolver<'a> {
     tilt: Tilt<'a>,
     spd: Spd,
-    /// State that holds `χ` at `γ = 1` without restart, where it is determined up to a constant.
+    /// State that holds `χ` at `γ = 1`, where it is determined up to a constant.
     pin: Option<usize>,
     scale: f64,
 }
@@ -82,7 +88,7 @@ impl<'a> BoundSolver<'a> {
                 links.extend(samples.row(pair).0.iter().filter(|&&t| t != s).map(|&t| [s.min(t), s.max(t)]));
             }
         }
-        let pin = (samples.gamma >= 1.0 && !samples.restarts).then(|| samples.initial[0].0 as usize);
+        let pin = (samples.gamma >= 1.0).then(|| samples.initial[0].0 as usize);
         Self { tilt: Tilt::new(samples), spd: Spd::new(n, links.iter().map(|l| &l[..])), pin, scale: 0.0 }
     }
 
@@ -96,23 +102,35 @@ impl<'a> BoundSolver<'a> {
         max_iterations: usize,
     ) -> BoundValue {
         self.scale = 1.0 + self.tilt.load(w, cost);
+        if self.radius(epsilon) < 0.0 {
+            // The measure is so far from having mass one that no distribution lies within the radius.
+            return BoundValue {
+                outcome: Outcome::Infeasible,
+                value: f64::NEG_INFINITY,
+                tau: f64::INFINITY,
+                kl: -self.tilt.log_mass,
+                tilted_cost: f64::NAN,
+                flow_residual: f64::NAN,
+                iterations: 0,
+            };
+        }
         let mut value = f64::INFINITY;
         if state.chi.len() == self.tilt.samples.states && state.beta > 0.0 {
             value = self.tilt.evaluate(&state.chi, state.beta, epsilon);
         }
         // A previous solution far from this problem's (another `w` tilts its exponents wildly) is worth less than
         // the least-squares start.
-        if !value.is_finite() || self.tilt.moments.kl > 4.0 * epsilon {
+        if !value.is_finite() || self.tilt.moments.kl + self.tilt.log_mass > 4.0 * self.radius(epsilon) {
             match self.start(epsilon, state) {
                 Some(done) => return done,
                 None => value = self.tilt.evaluate(&state.chi, state.beta, epsilon),
             }
         }
         value = self.settle(state, value, epsilon);
-        let mut iterations = 0;
+        let (mut iterations, mut blind) = (0, 0);
         let outcome = loop {
             self.tilt.differentiate(&mut self.spd);
-            if self.within(1e-12, 1e-9, state.beta, epsilon) {
+            if self.within(1e-12, 1e-12, state.beta, epsilon) {
                 break Outcome::Solved;
             }
             if value < -10.0 * self.scale {
@@ -123,17 +141,28 @@ impl<'a> BoundSolver<'a> {
                 break Outcome::IterationLimit;
             }
             iterations += 1;
-            let next =
-                self.direction(state.beta, epsilon).and_then(|d| self.backtrack(state, &d, value, epsilon));
+            let direction = self.direction(state.beta, epsilon);
+            // Half the slope is what Newton's model expects to gain. Below the rounding of `ℓ`, the log-sum of many
+            // terms over `β`, values say nothing more: a few full steps are taken on trust, then it is over.
+            let rounding = ROUNDING * (value.abs() + 1.0 / state.beta);
+            let exhausted = direction.as_ref().is_none_or(|d| -d.slope <= rounding);
+            let next = match direction {
+                Some(d) if exhausted && blind < 3 => {
+                    blind += 1;
+                    self.move_blindly(state, &d, epsilon)
+                }
+                Some(d) if !exhausted => self.backtrack(state, &d, value, epsilon),
+                _ => None,
+            };
             match next {
                 Some(next) => value = next,
                 None => {
-                    self.tilt.evaluate(&state.chi, state.beta, epsilon);
+                    value = self.tilt.evaluate(&state.chi, state.beta, epsilon);
                     self.tilt.differentiate(&mut self.spd);
-                    // The value errs by the square of these: 1e-9 leaves it exact to rounding.
-                    break if self.within(1e-9, 1e-6, state.beta, epsilon) {
+                    // The value errs by the square of the flow residual and by the gap.
+                    break if self.within(1e-9, 1e-10, state.beta, epsilon) {
                         Outcome::Solved
-                    } else if self.within(1e-6, 1e-3, state.beta, epsilon) {
+                    } else if self.within(1e-6, 1e-7, state.beta, epsilon) {
                         Outcome::AlmostSolved
                     } else {
                         Outcome::IterationLimit
@@ -172,17 +201,20 @@ impl<'a> BoundSolver<'a> {
         self.tilt.active.iter().map(|a| (a.pair, a.slope))
     }
 
+    /// `ε` as a radius around the normalised measure: `KL(q‖p) = KL(q‖p/Σp) − ln Σp`.
+    fn radius(&self, epsilon: f64) -> f64 {
+        epsilon + self.tilt.log_mass
+    }
+
     fn flow_residual(&self) -> f64 {
         self.tilt.moments.gradient.iter().fold(0.0_f64, |x, g| x.max(g.abs()))
     }
 
-    /// Whether the stationarity conditions hold. Where the radius is not used up (`KL < ε`), the gap `τ(ε − KL)`
-    /// must vanish instead.
-    fn within(&self, flow: f64, kl: f64, beta: f64, epsilon: f64) -> bool {
+    /// Whether the flow balances within `flow` and the gap `τ|ε − KL|` is within `gap`, relative to the scale. The
+    /// gap covers both ends: `KL = ε`, and a radius that is not used up as `τ → 0`.
+    fn within(&self, flow: f64, gap: f64, beta: f64, epsilon: f64) -> bool {
         let excess = self.tilt.moments.kl - epsilon;
-        let radius =
-            excess.abs() <= kl * epsilon + 1e-14 || (excess < 0.0 && -excess / beta <= 1e-14 * self.scale);
-        self.flow_residual() <= flow && radius
+        self.flow_residual() <= flow && excess.abs() / beta <= gap * self.scale
     }
 
     /// Starting point from the least-squares problem. Returns the answer where the exponent can be made constant:
@@ -193,7 +225,8 @@ impl<'a> BoundSolver<'a> {
         self.tilt.evaluate(&state.chi, 0.0, epsilon);
         self.tilt.differentiate(&mut self.spd);
         let variance = self.tilt.moments.variance;
-        let negligible = |variance: f64| (2.0 * epsilon * variance.max(0.0)).sqrt() <= 1e-14 * self.scale;
+        let radius = self.radius(epsilon);
+        let negligible = |variance: f64| (2.0 * radius * variance.max(0.0)).sqrt() <= 1e-14 * self.scale;
         let constant = |tilt: &Tilt<'_>, residual| BoundValue {
             outcome: Outcome::Solved,
             value: tilt.tilted_cost(),
@@ -213,7 +246,7 @@ impl<'a> BoundSolver<'a> {
             let unexplained = variance - dot(&covariance_solution, &self.tilt.moments.covariance);
             let chi: Vec<f64> = covariance_solution.iter().map(|&y| -y).collect();
             if unexplained > 1e-12 * variance {
-                let beta = (2.0 * epsilon / unexplained).sqrt();
+                let beta = (2.0 * radius / unexplained).sqrt();
                 let at_zero = self.tilt.evaluate(&state.chi, state.beta, epsilon);
                 if self.tilt.evaluate(&chi, beta, epsilon) < at_zero {
                     *state = BoundState { chi, beta };
@@ -236,13 +269,10 @@ impl<'a> BoundSolver<'a> {
             for &(t, p) in &s.initial {
                 end_flow[t as usize] = -p;
             }
-            if gamma < 1.0 {
-                border.extend_from_slice(&mo.end_column);
-                corner_entries.extend([(0, 0, mo.end_corner), (0, 1, 1.0), (1, 0, 1.0)]);
-                columns += 1;
-            }
+            border.extend_from_slice(&mo.end_column);
+            corner_entries.extend([(0, 0, mo.end_corner), (0, 1, 1.0), (1, 0, 1.0)]);
             border.extend_from_slice(&end_flow);
-            columns += 1;
+            columns += 2;
         }
         if gamma < 1.0 {
             // Covariance = second moment − mean meanᵀ; each outer product is one column with corner 1.
@@ -287,14 +317,34 @@ impl<'a> BoundSolver<'a> {
         let tau = 1.0 / beta;
         let unexplained = (mo.variance - dot(y, &mo.covariance)).max(1e-14 * mo.variance).max(1e-300);
         let gradient_beta = -tau * tau * (epsilon - mo.kl);
-        let kl = mo.kl.max(1e-300);
-        let stretch = (epsilon.sqrt() + kl.sqrt()) / (2.0 * kl.sqrt());
+        let kl = (mo.kl + self.tilt.log_mass).max(1e-300).sqrt();
+        let stretch = (self.radius(epsilon).sqrt() + kl) / (2.0 * kl);
         let pivot = stretch * tau * unexplained;
         let mut d_beta = (-gradient_beta + tau * dot(&mo.covariance, z)) / pivot;
-        d_beta = d_beta.clamp(-beta * (1.0 - 1.0 / BETA_STRIDE), beta * (BETA_STRIDE - 1.0));
+        let stride = if self.flow_residual() > 1e-4 { 2.0 } else { BETA_STRIDE };
+        d_beta = d_beta.clamp(-beta * (1.0 - 1.0 / stride), beta * (stride - 1.0));
+        // Where the radius is not used up, τ → 0: the gap τ(ε − KL) is negligible well before exponents lose the
+        // resolution that balances the flow.
+        let beta_limit = self.radius(epsilon).max(1e-6) / (SLACK_GAP * self.scale);
+        d_beta = d_beta.min((beta_limit - beta).max(0.0));
         let chi: Vec<f64> = z.iter().zip(y).map(|(&z, &y)| -tau * (z + y * d_beta)).collect();
         let slope = dot(&mo.gradient, &chi) + gradient_beta * d_beta;
         (slope < 0.0).then_some(Direction { chi, beta: d_beta, slope })
+    }
+
+    /// The full step, kept if it brings the residuals down, whatever the value says.
+    fn move_blindly(&mut self, state: &mut BoundState, d: &Direction, epsilon: f64) -> Option<f64> {
+        let residual = |s: &Self, beta: f64| s.flow_residual() + (s.tilt.moments.kl - epsilon).abs() / beta;
+        let before = residual(self, state.beta);
+        let chi: Vec<f64> = state.chi.iter().zip(&d.chi).map(|(&c, &dc)| c + dc).collect();
+        let beta = state.beta + d.beta;
+        let value = self.tilt.evaluate(&chi, beta, epsilon);
+        self.tilt.differentiate(&mut self.spd);
+        if residual(self, beta) < before {
+            *state = BoundState { chi, beta };
+            return Some(value);
+        }
+        None
     }
 
     /// Armijo's rule; `None` when no step lowers `ℓ`.
@@ -307,9 +357,7 @@ impl<'a> BoundSolver<'a> {
             }
             let beta = state.beta + t * d.beta;
             let next = self.tilt.evaluate(&trial, beta, epsilon);
-            // Rounding of ℓ is that of the log-sum over β.
-            let rounding = 1e-15 * (value.abs() + 1.0 / beta);
-            if next <= value + 1e-4 * t * d.slope || (-t * d.slope <= rounding && next <= value + rounding) {
+            if next <= value + 1e-4 * t * d.slope {
                 state.chi.copy_from_slice(&trial);
                 state.beta = beta;
                 return Some(next);

@@ -19,21 +19,23 @@ use crate::outcome::Outcome;
 /// about 1e-13, and a multiplier errs by this over the slope, which is about 0.01 to 1 for costs of order one.
 const LIMIT_TOLERANCE: f64 = 1e-11;
 
-/// Minimises over `ν`, `μ` and `λ ≥ 0`, and decides feasibility when `λ` runs away.
+/// Share of a step towards tighter limits below which they are taken to lie beyond what any policy meets.
+const SHORTEST_STEP: f64 = 1e-7;
+
+/// Newton steps after which feasibility is decided before going on.
+const PATIENCE: usize = 100;
+
+/// Minimises over `ν`, `μ` and `λ ≥ 0`. When that takes long, the linear program decides whether the limits can be
+/// met at all: if not, the dual is unbounded and `λ` would run away.
 pub(super) fn minimise_naive(dual: &mut Dual, effort: Effort) -> Outcome {
-    let outcome = dual.minimise(true, effort.lambda_cap, effort.newton_steps);
+    let outcome = dual.minimise(true, effort.lambda_cap, effort.newton_steps.min(PATIENCE));
     if outcome.is_solved() || dual.limits.is_empty() {
         return outcome;
     }
-    if proven_infeasible(dual) || dual.lambda.iter().any(|&l| l > effort.lambda_cap) {
+    if dual.infeasible() {
         return Outcome::Infeasible;
     }
-    outcome
-}
-
-/// Whether some limit lies below the least cost attainable in the data's support.
-fn proven_infeasible(dual: &Dual) -> bool {
-    dual.r.gamma < 1.0 && (0..dual.limits.len()).any(|k| dual.least_cost(k) > dual.limits[k] + 1e-12)
+    dual.minimise(true, f64::INFINITY, effort.newton_steps)
 }
 
 /// The dual and the bounds of all costs, along tightened limits.
@@ -45,6 +47,8 @@ struct Search<'a, 'b> {
     values: Vec<BoundValue>,
     /// `ĉ`.
     limits: Vec<f64>,
+    /// `ν`, `μ`, `λ` of the last limits that could be met. Those of limits that cannot run away.
+    reached: Option<(Vec<f64>, f64, Vec<f64>)>,
     w: Vec<f64>,
     place: Vec<u32>,
     effort: Effort,
@@ -70,6 +74,7 @@ pub(super) fn solve(
         place,
         effort,
         limits: limits.clone(),
+        reached: None,
         dual,
         problem,
     };
@@ -91,6 +96,14 @@ impl Search<'_, '_> {
     /// Solves the naive program at the dual's present limits and bounds its costs.
     fn at_limits(&mut self) -> Outcome {
         let outcome = minimise_naive(self.dual, self.effort);
+        if !matches!(outcome, Outcome::Solved | Outcome::AlmostSolved) {
+            if let Some(reached) = &self.reached {
+                self.dual.restore(reached);
+                self.dual.refresh();
+                return outcome;
+            }
+        }
+        self.reached = Some(self.dual.multipliers());
         self.w.fill(self.problem.weight_floor);
         for (i, &pair) in self.dual.r.pairs.iter().enumerate() {
             self.w[pair as usize] = self.dual.w[i].max(self.problem.weight_floor);
@@ -185,47 +198,47 @@ impl Search<'_, '_> {
         Outcome::IterationLimit
     }
 
-    /// Broyden's method for the margins.
+    /// Broyden's method for the margins. Where a step leads to limits that no policy meets, it is shortened; when
+    /// every step, however short, leads beyond what can be met, so do the limits asked for.
     fn several_limits(&mut self, naive: Outcome) -> Outcome {
         let mut outcome = naive;
         let k = self.limits.len();
         // Approximate inverse of the derivative of t ↦ ĉ − m(t) − t, starting from that of constant margins.
         let mut inverse: Vec<f64> = (0..k * k).map(|i| if i % (k + 1) == 0 { -1.0 } else { 0.0 }).collect();
-        let mut previous: Option<(Vec<f64>, Vec<f64>)> = None;
-        let mut feasible = self.dual.limits.clone();
+        let mut last: Option<(Vec<f64>, Vec<f64>)> = None;
+        let (mut length, mut successes) = (1.0, 0);
         for _ in 0..self.effort.lambda_steps {
-            if matches!(outcome, Outcome::Infeasible | Outcome::IterationLimit) {
-                // The step overshot what any policy can reach: go back half-way to limits that could be met.
-                let t = &mut self.dual.limits;
-                let distance = t.iter().zip(&feasible).fold(0.0_f64, |x, (a, b)| x.max((a - b).abs()));
-                if distance <= 1e-12 {
-                    return Outcome::Infeasible;
-                }
-                for (a, &b) in t.iter_mut().zip(&feasible) {
-                    *a = 0.5 * (*a + b);
-                }
-                previous = None;
-                outcome = self.at_limits();
-                continue;
-            }
             if (0..k).all(|i| self.residual(i) <= self.tolerance(i)) {
                 return self.combined(outcome);
             }
-            feasible.clone_from(&self.dual.limits);
             let t = self.dual.limits.clone();
             let defect: Vec<f64> = (0..k)
                 .map(|i| self.limits[i] - (self.values[i].value - self.dual.mean_cost(i)) - t[i])
                 .collect();
-            if let Some((old_t, old_defect)) = &previous {
+            if let Some((old_t, old_defect)) = &last {
                 let dt: Vec<f64> = t.iter().zip(old_t).map(|(a, b)| a - b).collect();
                 let df: Vec<f64> = defect.iter().zip(old_defect).map(|(a, b)| a - b).collect();
                 broyden(&mut inverse, &dt, &df);
             }
-            for i in 0..k {
-                self.dual.limits[i] -= dot(&inverse[i * k..(i + 1) * k], &defect);
+            let step: Vec<f64> = (0..k).map(|i| -dot(&inverse[i * k..(i + 1) * k], &defect)).collect();
+            loop {
+                for i in 0..k {
+                    self.dual.limits[i] = t[i] + length * step[i];
+                }
+                outcome = self.at_limits();
+                if matches!(outcome, Outcome::Solved | Outcome::AlmostSolved) {
+                    successes += 1;
+                    break;
+                }
+                (length, successes) = (0.5 * length, 0);
+                if length < SHORTEST_STEP {
+                    return Outcome::Infeasible;
+                }
             }
-            previous = Some((t, defect));
-            outcome = self.at_limits();
+            if successes > 3 {
+                length = f64::min(1.0, 2.0 * length);
+            }
+            last = Some((t, defect));
         }
         Outcome::IterationLimit
     }

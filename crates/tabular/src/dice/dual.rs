@@ -22,19 +22,24 @@
 //! * It starts from the values of the best policy, where `e ≤ 0` with equality for one pair of each state.
 //! * The line search is exact: along a line the derivative of `L` costs one pass over the pairs.
 //!
-//! At `γ = 1` `ν` is determined up to a constant: with a restart it is fixed by `p0ᵀν = 0` (a border row whose
-//! multiplier is the flow through the end), otherwise by holding `ν` at one state.
+//! At `γ = 1` `ν` is determined up to a constant, fixed by holding it at one state. Where episodes restart, the value
+//! of an end, `p0ᵀν`, is an unknown of its own in the border, with its definition as a constraint: the matrix stays
+//! as sparse as the transitions.
 
 use coptidice_core::Divergence;
 
 use super::reduced::Reduced;
 use crate::linalg::spd::{Spd, dot};
+use crate::lp::{LpSolver, interior_point};
 use crate::outcome::Outcome;
 use crate::policy_iteration::PolicySearch;
 
 /// Curvature below which the leading pair of a state is not let fall, relative to `d/α`, where `w` is exponential:
 /// keeps underflowing rows factorable without slowing Newton steps at states that matter.
 const EXPONENTIAL_FLOOR: f64 = 1e-14;
+
+/// Relative increase of the diagonal of the border's corner.
+const CORNER_LIFT: f64 = 1e-9;
 
 /// Newton steps after which a start is given up for that of the best policy. From there 5 to 25 are the rule.
 const RESTART: usize = 30;
@@ -58,7 +63,7 @@ pub(crate) struct Dual {
     flow: Vec<f64>,
     spd: Spd,
     search: PolicySearch,
-    /// Reference state that holds `ν` at `γ = 1` without restart.
+    /// State that holds `ν` at `γ = 1`.
     pin: Option<usize>,
     /// Newton steps since creation.
     pub(crate) steps: usize,
@@ -69,7 +74,7 @@ pub(crate) struct Dual {
 enum Column {
     Mu,
     Lambda(usize),
-    /// Value of an ended episode (`γ < 1` with restart).
+    /// Value of an ended episode, where episodes restart.
     EndValue,
     /// Multiplier of `end value = p0ᵀν`.
     EndFlow,
@@ -78,9 +83,8 @@ enum Column {
 impl Dual {
     pub(crate) fn new(r: Reduced, divergence: Divergence, alpha: f64, limits: &[f64]) -> Self {
         let (n, pairs) = (r.n(), r.pair_count());
-        let pin = (r.gamma >= 1.0 && !r.restarts)
-            .then(|| (0..n).max_by(|&i, &j| r.initial[i].total_cmp(&r.initial[j])))
-            .flatten();
+        let pin =
+            (r.gamma >= 1.0).then(|| (0..n).max_by(|&i, &j| r.initial[i].total_cmp(&r.initial[j]))).flatten();
         Self {
             divergence,
             alpha,
@@ -115,14 +119,7 @@ impl Dual {
         self.nu.clone_from(&self.search.values);
         if gamma >= 1.0 {
             self.mu = value;
-            let shift = if self.r.restarts {
-                dot(&self.r.initial, &self.nu)
-            } else {
-                self.pin.map_or(0.0, |s| self.nu[s])
-            };
-            for v in &mut self.nu {
-                *v -= shift;
-            }
+            self.center();
         }
     }
 
@@ -131,6 +128,27 @@ impl Dual {
         self.nu = self.r.states.iter().map(|&s| nu[s as usize]).collect();
         self.mu = mu;
         self.lambda.copy_from_slice(lambda);
+        if self.r.gamma >= 1.0 {
+            self.center();
+        }
+    }
+
+    /// Fixes the constant that is free at `γ = 1`.
+    fn center(&mut self) {
+        let free = self.pin.map_or(0.0, |s| self.nu[s]);
+        self.nu.iter_mut().for_each(|v| *v -= free);
+    }
+
+    /// Goes back to what [`Self::multipliers`] gave.
+    pub(crate) fn restore(&mut self, (nu, mu, lambda): &(Vec<f64>, f64, Vec<f64>)) {
+        self.nu.clone_from(nu);
+        self.mu = *mu;
+        self.lambda.clone_from(lambda);
+    }
+
+    /// The multipliers, to come back to.
+    pub(crate) fn multipliers(&self) -> (Vec<f64>, f64, Vec<f64>) {
+        (self.nu.clone(), self.mu, self.lambda.clone())
     }
 
     fn scalarized(&self, p: usize) -> f64 {
@@ -138,8 +156,9 @@ impl Dual {
         self.r.reward[p] - penalty
     }
 
+    /// Value of an ended episode, `p0ᵀν` where episodes restart.
     fn end_value(&self, nu: &[f64]) -> f64 {
-        if self.r.restarts && self.r.gamma < 1.0 { dot(&self.r.initial, nu) } else { 0.0 }
+        if self.r.restarts { dot(&self.r.initial, nu) } else { 0.0 }
     }
 
     /// Recomputes `e`, `w` and the flow residual from the multipliers.
@@ -189,11 +208,12 @@ impl Dual {
     }
 
     /// The rounding of `w = weight(e/α)` bounds how exactly flow can balance: `e` is a difference of numbers of the
-    /// size of `ν`, so `d·w` carries about `d·|ν|·2⁻⁵²/α`, and a state's balance adds a few such terms.
+    /// size of `ν`, so `d·w` carries about `d·|ν|·2⁻⁵²/α`, and a state's balance adds a few such terms. Multipliers
+    /// that run away must not carry the tolerance with them: it stays below 1e-9.
     pub(crate) fn tolerance(&self) -> f64 {
         let size = self.nu.iter().fold(1.0_f64, |x, v| x.max(v.abs()));
         let data = self.r.data.iter().fold(0.0_f64, |x, &d| x.max(d));
-        (16.0 * f64::EPSILON * size / self.alpha * data).max(1e-12)
+        (16.0 * f64::EPSILON * size / self.alpha * data).clamp(1e-12, 1e-9)
     }
 
     /// Minimises over `ν` (and `μ`), and over `λ ≥ 0` too when `free_lambda`. A `λ_k` beyond `lambda_cap` ends the
@@ -331,6 +351,11 @@ impl Dual {
                 }
             }
         }
+        // With fewer active pairs than unknowns the Hessian is singular along multipliers; lifting the corner, well
+        // above the rounding of its Schur complement, turns such a direction into a long step for the line search.
+        for j in 0..m {
+            corner[j * m + j] *= 1.0 + CORNER_LIFT;
+        }
         if let (Some(i), Some(j)) = (
             columns.iter().position(|c| *c == Column::EndValue),
             columns.iter().position(|c| *c == Column::EndFlow),
@@ -358,10 +383,7 @@ impl Dual {
             columns.push(Column::Mu);
         }
         if self.r.restarts {
-            if self.r.gamma < 1.0 {
-                columns.push(Column::EndValue);
-            }
-            columns.push(Column::EndFlow);
+            columns.extend([Column::EndValue, Column::EndFlow]);
         }
         columns
     }
@@ -485,6 +507,16 @@ impl Dual {
     pub(crate) fn least_cost(&self, k: usize) -> f64 {
         let table: Vec<f64> = self.r.costs[k].iter().map(|&c| -c).collect();
         -PolicySearch::new(self.r.n()).improve(&self.r, &table)
+    }
+
+    /// Whether no occupancy in the data's support meets all limits, by the linear program.
+    pub(crate) fn infeasible(&self) -> bool {
+        let answer = if self.r.gamma < 1.0 {
+            LpSolver::new(self.r.n()).solve_tables(&self.r, &self.limits)
+        } else {
+            interior_point::solve(&self.r, &self.limits)
+        };
+        answer.outcome == Outcome::Infeasible
     }
 
     /// `(primal, dual)` objectives, pairs left out included with `w = 0`.

@@ -10,6 +10,9 @@ use crate::linalg::spd::{Spd, dot};
 /// `w` up to which samples are merged: second-order effects are `(1e-9·βχ)²/2`, below rounding for `βχ < 10`.
 const MERGE: f64 = 1e-9;
 
+/// Flow that counts as none.
+const NO_FLOW: f64 = 1e-15;
+
 /// The cost that is bounded: per pair, less a credit on steps that end the episode.
 #[derive(Clone, Copy)]
 pub(crate) struct BoundedCost<'a> {
@@ -50,6 +53,7 @@ pub(crate) struct Moments {
     /// `E_q[u]` of triples, and of `s0`.
     mean: f64,
     mean_initial: f64,
+    /// `KL(q‖p)`; at least `−ln Σp`.
     pub(crate) kl: f64,
     pub(crate) variance: f64,
     /// `E_q[g]`, `[S]`: violation of the flow by the tilted measure.
@@ -79,6 +83,8 @@ pub(crate) struct Tilt<'a> {
     /// `Σ_a q w²` over `(s,s')`, `[S*S]`, for full rows.
     outer: Vec<f64>,
     pub(crate) moments: Moments,
+    /// `ln Σp`, by which `KL(q‖p)` differs from that to the normalised measure.
+    pub(crate) log_mass: f64,
 }
 
 impl<'a> Tilt<'a> {
@@ -96,6 +102,7 @@ impl<'a> Tilt<'a> {
             u_initial: vec![0.0; samples.initial.len()],
             outer: vec![0.0; if any_full && n <= crate::linalg::DENSE_LIMIT { n * n } else { 0 }],
             moments: Moments::default(),
+            log_mass: samples.mass.iter().chain(&samples.end_mass).sum::<f64>().ln(),
         }
     }
 
@@ -264,12 +271,14 @@ impl<'a> Tilt<'a> {
         let s = self.samples;
         let mut idle = vec![true; s.states];
         self.active.iter().for_each(|a| idle[a.state] = false);
-        if self.merged.q == 0.0 || !self.active.iter().any(|a| a.full) {
+        if !self.active.iter().any(|a| a.full) {
             return;
         }
         let mut flows: Vec<(f64, f64)> = Vec::with_capacity(self.active.len());
         for t in (0..s.states).filter(|&t| idle[t]) {
-            let out = -self.merged.q * self.merged.gradient[t];
+            // Without any outflow the inflow must vanish, which it does as χ → −∞: far enough is enough.
+            let net = -self.merged.q * self.merged.gradient[t];
+            let out = if net == 0.0 { NO_FLOW } else { net };
             flows.clear();
             for a in self.active.iter().filter(|a| a.full) {
                 let rate = s.gamma * a.w;
