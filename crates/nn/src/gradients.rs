@@ -3,15 +3,15 @@
 use crate::Pool;
 use crate::cache::{Chunk, Sums};
 use crate::kernels;
-use crate::product::outer;
+use crate::product::{self, outer};
 use crate::spec::{Block, Linear};
 
 /// Rows of a weight's gradient that make a piece: enough to use a panel of the right side often.
-const PIECE_ROWS: usize = 264;
+const PIECE_ROWS: usize = 258;
 
 /// Which affine map of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum Affine {
     Dense,
     Inner,
     Outer,
@@ -21,7 +21,7 @@ enum Part {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Piece {
     block: usize,
-    part: Part,
+    affine: Affine,
     linear: Linear,
     from: usize,
     to: usize,
@@ -40,18 +40,18 @@ impl Piece {
 /// The pieces of all weights, in the order of the flat vector; a function of the shapes alone.
 pub(crate) fn pieces(blocks: &[Block]) -> Vec<Piece> {
     let mut pieces = Vec::new();
-    let mut add = |block, part, linear: Linear| {
+    let mut add = |block, affine, linear: Linear| {
         let rows = linear.output.div_ceil(linear.output.div_ceil(PIECE_ROWS));
         for from in (0..linear.output).step_by(rows) {
-            pieces.push(Piece { block, part, linear, from, to: linear.output.min(from + rows) });
+            pieces.push(Piece { block, affine, linear, from, to: linear.output.min(from + rows) });
         }
     };
     for (index, block) in blocks.iter().enumerate() {
         match block {
-            Block::Dense { linear, .. } => add(index, Part::Dense, *linear),
+            Block::Dense { linear, .. } => add(index, Affine::Dense, *linear),
             Block::Residual { inner, outer, .. } => {
-                add(index, Part::Inner, *inner);
-                add(index, Part::Outer, *outer);
+                add(index, Affine::Inner, *inner);
+                add(index, Affine::Outer, *outer);
             }
         }
     }
@@ -124,41 +124,43 @@ impl Sources<'_> {
 
     fn add_piece(self, piece: &Piece, grads: &mut [f32]) {
         let Linear { input, output, .. } = piece.linear;
-        let mut accumulate = !self.overwrite;
-        for (index, chunk) in self.chunks.iter().enumerate().filter(|(_, chunk)| chunk.rows > 0) {
-            let rows = chunk.rows;
-            let mut add = |d_z: &[f32], x: &[f32]| {
-                let d_z = &d_z[piece.from..];
-                outer(grads, d_z, x, rows, piece.to - piece.from, output, input, accumulate);
-                accumulate = true;
-            };
-            let layer = &chunk.layers[piece.block];
-            let before = piece.block.checked_sub(1).map(|index| &chunk.layers[index]);
-            let x = match (piece.part, before, self.inputs) {
-                (Part::Outer, _, _) => &layer.forward.hidden,
-                (_, Some(before), _) => &before.forward.output,
-                (_, None, Inputs::Batch { x, rows, width }) => &x[index * rows * width..],
-                (_, None, Inputs::Tangent) => &chunk.x[..],
-            };
-            let d_z = if piece.part == Part::Inner { &layer.adjoint.hidden } else { &layer.adjoint.linear };
-            if let Inputs::Batch { .. } = self.inputs {
-                add(d_z, x);
-                continue;
-            }
-            let t_adjoint = &layer.tangent.adjoint;
-            let t_d_z = if piece.part == Part::Inner { &t_adjoint.hidden } else { &t_adjoint.linear };
-            let t_x = match (piece.part, before) {
-                (Part::Outer, _) => &layer.tangent.hidden,
-                (_, Some(before)) => &before.tangent.output,
-                (_, None) => &chunk.t_x,
-            };
-            if piece.block + 1 < self.blocks.len() {
-                add(t_d_z, x);
-            }
-            add(d_z, t_x);
-        }
-        if !accumulate {
-            grads.fill(0.0);
-        }
+        let parts = |index: usize| self.part(piece, index);
+        outer(grads, &parts, piece.to - piece.from, output, input, !self.overwrite);
     }
+
+    /// Part `index` of a piece's sum: one for each chunk; after a tangent pass two, `ḋ_z^T x` and `d_z^T ẋ`.
+    fn part(&self, piece: &Piece, index: usize) -> Option<product::Part<'_>> {
+        let (chunk_index, dotted) = match self.inputs {
+            Inputs::Batch { .. } => (index, Dotted::Nothing),
+            Inputs::Tangent => {
+                (index / 2, if index.is_multiple_of(2) { Dotted::Adjoint } else { Dotted::Input })
+            }
+        };
+        let chunk = self.chunks.get(chunk_index)?;
+        let layer = &chunk.layers[piece.block];
+        let before = piece.block.checked_sub(1).map(|block| &chunk.layers[block]);
+        let x = match (dotted, piece.affine, before, self.inputs) {
+            (Dotted::Input, Affine::Outer, ..) => &layer.tangent.hidden,
+            (Dotted::Input, _, Some(before), _) => &before.tangent.output,
+            (Dotted::Input, _, None, _) => &chunk.t_x[..],
+            (_, Affine::Outer, ..) => &layer.forward.hidden,
+            (_, _, Some(before), _) => &before.forward.output,
+            (_, _, None, Inputs::Batch { x, rows, width }) => &x[chunk_index * rows * width..],
+            (_, _, None, Inputs::Tangent) => &chunk.x[..],
+        };
+        let adjoint = if dotted == Dotted::Adjoint { &layer.tangent.adjoint } else { &layer.adjoint };
+        let d = if piece.affine == Affine::Inner { &adjoint.hidden } else { &adjoint.linear };
+        // The last affine map's adjoint is constant.
+        let constant = dotted == Dotted::Adjoint && piece.block + 1 == self.blocks.len();
+        let rows = if constant { 0 } else { chunk.rows };
+        Some(product::Part { d: &d[piece.from..], x, rows })
+    }
+}
+
+/// Which factor of a product is replaced by its tangent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dotted {
+    Nothing,
+    Adjoint,
+    Input,
 }

@@ -1,27 +1,29 @@
 //! Matrix products, for the shapes a network has. One thread does one product; callers cut them up.
 //!
-//! A product `C = A B` runs over blocks of at most [`DEPTH`] terms. Within a block, `B` stands in *panels* as wide
-//! as two vector registers, `A` in *tiles* of as many rows as the accumulators allow; the innermost kernel adds
-//! the product of a tile and a panel to a part of `C` that stays in registers. Each element of `C` is therefore
-//! summed in an order that depends on the number of terms alone, not on how rows are shared among threads.
+//! The right side of a product stands in *panels*, as wide as a few vector registers and at most [`DEPTH`] terms
+//! deep; the left side is taken in *tiles* of a few rows. The innermost kernel multiplies a tile with a panel, its
+//! sums in registers from the first term to the last; the panel stays in the second-level cache while all tiles pass.
+//! Each element is summed in an order that depends on the number of terms alone, not on how rows are shared among
+//! threads.
 //!
-//! Why not a library: those at hand lay the right side out again in every call and allocate for it, while a network's weights
-//! serve all rows of a batch, whatever pieces it is cut in; and none has a way to half-precision products. The kernel
-//! is written once over `pulp`'s vectors, compiled for each instruction set, and chosen at run time.
+//! Why not a library: those at hand lay the right side out again in every call and allocate for it, while a network's
+//! weights serve all rows of a batch, whatever pieces it is cut in; and none has a way to half-precision products. The
+//! kernel is written once over `pulp`'s vectors, compiled for each instruction set, and chosen at run time.
 
 use bytemuck::{Pod, Zeroable};
 use pulp::{Arch, Simd, WithSimd};
 use std::cell::RefCell;
 
-/// Most terms of a block: a panel of that depth fits the first-level cache.
-pub(crate) const DEPTH: usize = 256;
-/// Most rows of a block of `A`: a multiple of every tile's rows, and with [`DEPTH`] terms half of a small
-/// second-level cache.
-const ROWS: usize = 264;
+/// Most terms summed in registers: a tile of that depth fits the first-level cache, a panel the second.
+pub(crate) const DEPTH: usize = 1024;
+/// Rows of the left side that pass one after the other: they stay near while panels change.
+const ROWS: usize = 258;
+/// The most rows of a tile in any instruction set.
+const TALLEST: usize = 6;
 /// The widest panel of any instruction set; buffers for panels are padded to it.
-const WIDEST: usize = 32;
-/// The largest tile times the widest panel.
-const LARGEST_TILE: usize = 12 * WIDEST;
+const WIDEST: usize = 64;
+/// Rows copied at a time when tiles are gathered from columns.
+const STRIP: usize = 32;
 
 /// Sixteen values that start on a cache line.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
@@ -46,7 +48,7 @@ impl Aligned {
     }
 }
 
-/// Where a thread gathers its tiles, a panel, and results at the edge of a matrix.
+/// Where a thread gathers tiles, a panel, and results at the edge of a matrix.
 struct Scratch {
     tiles: Aligned,
     panel: Aligned,
@@ -55,9 +57,9 @@ struct Scratch {
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch {
-        tiles: Aligned::zeroed(ROWS * DEPTH),
+        tiles: Aligned::zeroed(ROWS.next_multiple_of(TALLEST) * DEPTH),
         panel: Aligned::zeroed(WIDEST * DEPTH),
-        edge: Aligned::zeroed(LARGEST_TILE),
+        edge: Aligned::zeroed(TALLEST * WIDEST),
     });
 }
 
@@ -93,31 +95,32 @@ pub(crate) fn multiply(
     width: usize,
     accumulate: bool,
 ) {
-    assert_eq!(out.len(), rows * width);
-    assert!(x.len() >= rows * depth && depth > 0);
     SCRATCH.with_borrow_mut(|scratch| {
         Arch::new().dispatch(Multiply { out, x, packed, rows, depth, width, accumulate, scratch });
     });
 }
 
-/// `out = d^T x` or `out += d^T x`, the gradient of weights: `d: [depth, rows]` with its rows `stride` apart, `x: [depth, width]`,
-/// `out: [rows, width]`.
-pub(crate) fn outer(
+/// A part of the sum in [`outer`]: `d: [rows, ..]` with its rows `stride` apart, `x: [rows, width]`; at most [`DEPTH`]
+/// rows.
+#[derive(Clone, Copy)]
+pub(crate) struct Part<'a> {
+    pub(crate) d: &'a [f32],
+    pub(crate) x: &'a [f32],
+    pub(crate) rows: usize,
+}
+
+/// `out = sum of d^T x` over the parts, or `out +=` that: the gradient of weights. `out: [height, width]`, of each row
+/// of a `d` the first `height` values.
+pub(crate) fn outer<'a>(
     out: &mut [f32],
-    d: &[f32],
-    x: &[f32],
-    depth: usize,
-    rows: usize,
+    parts: &dyn Fn(usize) -> Option<Part<'a>>,
+    height: usize,
     stride: usize,
     width: usize,
     accumulate: bool,
 ) {
-    assert_eq!(out.len(), rows * width);
-    assert!(
-        depth > 0 && rows <= stride && d.len() >= (depth - 1) * stride + rows && x.len() >= depth * width
-    );
     SCRATCH.with_borrow_mut(|scratch| {
-        Arch::new().dispatch(Outer { out, d, x, depth, rows, stride, width, accumulate, scratch });
+        Arch::new().dispatch(Outer { out, parts, height, stride, width, accumulate, scratch });
     });
 }
 
@@ -125,9 +128,9 @@ pub(crate) fn outer(
 macro_rules! with_tile {
     ($simd:ident, $run:ident, $argument:expr) => {
         match S::F32_LANES {
-            16 => $run::<S, 12, 2>($simd, $argument),
+            16 => $run::<S, 6, 4>($simd, $argument),
             8 => $run::<S, 6, 2>($simd, $argument),
-            4 => $run::<S, 8, 2>($simd, $argument),
+            4 => $run::<S, 6, 4>($simd, $argument),
             _ => $run::<S, 2, 4>($simd, $argument),
         }
     };
@@ -161,21 +164,45 @@ fn run_pack<S: Simd, const TILE: usize, const VECTORS: usize>(_simd: S, task: Pa
         for first in (0..width).step_by(panel) {
             let columns = panel.min(width - first);
             let target = &mut packed[from * padded + first * terms..][..terms * panel];
-            if columns < panel {
-                target.fill(0.0);
-            }
             if transposed {
-                for column in 0..columns {
-                    let source = &weights[(first + column) * input + from..][..terms];
-                    for (row, &weight) in target.chunks_exact_mut(panel).zip(source) {
-                        row[column] = weight;
-                    }
-                }
+                transpose(target, panel, &weights[first * input + from..], columns, terms, input);
             } else {
                 copy_rows::<S, VECTORS>(target, &weights[from * input + first..], terms, columns, input);
             }
         }
     }
+}
+
+/// Side of the squares that are transposed at a time.
+const SQUARE: usize = 16;
+
+/// Rows of `terms` values, `stride` apart, become columns of a panel.
+#[inline(always)]
+fn transpose(panel: &mut [f32], width: usize, source: &[f32], rows: usize, terms: usize, stride: usize) {
+    let whole = |len: usize| len - len % SQUARE;
+    for term in (0..whole(terms)).step_by(SQUARE) {
+        for row in (0..whole(rows)).step_by(SQUARE) {
+            let mut square = [[0.0_f32; SQUARE]; SQUARE];
+            for i in 0..SQUARE {
+                square[i].copy_from_slice(&source[(row + i) * stride + term..][..SQUARE]);
+            }
+            for j in 0..SQUARE {
+                let target = &mut panel[(term + j) * width + row..][..SQUARE];
+                for i in 0..SQUARE {
+                    target[i] = square[i][j];
+                }
+            }
+        }
+    }
+    let mut rest = |rows: std::ops::Range<usize>, terms: std::ops::Range<usize>| {
+        for row in rows {
+            for term in terms.clone() {
+                panel[term * width + row] = source[row * stride + term];
+            }
+        }
+    };
+    rest(0..whole(rows), whole(terms)..terms);
+    rest(whole(rows)..rows, 0..terms);
 }
 
 /// Copies rows of `columns` values, `stride` apart, into a panel.
@@ -232,43 +259,47 @@ impl WithSimd for Multiply<'_> {
 #[inline(always)]
 fn run_multiply<S: Simd, const TILE: usize, const VECTORS: usize>(simd: S, task: Multiply<'_>) {
     let Multiply { out, x, packed, rows, depth, width, accumulate, scratch } = task;
+    assert_eq!(out.len(), rows * width);
+    assert!(x.len() >= rows * depth && depth > 0);
     let panel = VECTORS * S::F32_LANES;
     let padded = width.next_multiple_of(panel);
-    let tiles = scratch.tiles.as_mut_slice();
+    let edge = scratch.edge.as_mut_slice();
     for top in (0..rows).step_by(ROWS) {
-        let block_rows = ROWS.min(rows - top);
-        let out = &mut out[top * width..][..block_rows * width];
+        let rows = ROWS.min(rows - top);
+        let out = &mut out[top * width..][..rows * width];
         for from in (0..depth).step_by(block_of(depth)) {
             let terms = block_of(depth).min(depth - from);
-            for row in 0..block_rows {
-                let source = &x[(top + row) * depth + from..][..terms];
-                tiles[row * DEPTH..][..terms].copy_from_slice(source);
+            // Whole tiles are read where they lie, the last rows from a copy that has a tile's size.
+            let (left, rest) = (&x[top * depth + from..], rows % TILE);
+            let spare = &mut scratch.tiles.as_mut_slice()[..TILE * terms];
+            for r in 0..rest {
+                let source = &left[(rows - rest + r) * depth..][..terms];
+                spare[r * terms..][..terms].copy_from_slice(source);
             }
-            let add = accumulate || from > 0;
             for first in (0..width).step_by(panel) {
                 let b = &packed[from * padded + first * terms..][..terms * panel];
-                let edge = scratch.edge.as_mut_slice();
-                times_panel::<S, TILE, VECTORS, false>(
-                    simd, out, tiles, b, edge, block_rows, terms, first, width, add,
-                );
+                let mut place = Place { out: &mut *out, edge, width, first, add: accumulate || from > 0 };
+                let next = b.as_ptr().wrapping_add(terms * panel);
+                let whole = Tiles { data: left, step: depth, rows: rows - rest, top: 0 };
+                place.times_panel::<S, TILE, VECTORS, false>(simd, whole, b, terms, next);
+                let last = Tiles { data: spare, step: terms, rows: rest, top: rows - rest };
+                place.times_panel::<S, TILE, VECTORS, false>(simd, last, b, terms, next);
             }
         }
     }
 }
 
-struct Outer<'a> {
+struct Outer<'a, 'p> {
     out: &'a mut [f32],
-    d: &'a [f32],
-    x: &'a [f32],
-    depth: usize,
-    rows: usize,
+    parts: &'a dyn Fn(usize) -> Option<Part<'p>>,
+    height: usize,
     stride: usize,
     width: usize,
     accumulate: bool,
     scratch: &'a mut Scratch,
 }
 
-impl WithSimd for Outer<'_> {
+impl WithSimd for Outer<'_, '_> {
     type Output = ();
 
     #[inline(always)]
@@ -278,103 +309,200 @@ impl WithSimd for Outer<'_> {
 }
 
 #[inline(always)]
-fn run_outer<S: Simd, const TILE: usize, const VECTORS: usize>(simd: S, task: Outer<'_>) {
-    let Outer { out, d, x, depth, rows, stride, width, accumulate, scratch } = task;
-    let panel = VECTORS * S::F32_LANES;
-    let tiles = scratch.tiles.as_mut_slice();
-    let b = scratch.panel.as_mut_slice();
-    for top in (0..rows).step_by(ROWS) {
-        let block_rows = ROWS.min(rows - top);
-        let out = &mut out[top * width..][..block_rows * width];
-        for from in (0..depth).step_by(block_of(depth)) {
-            let terms = block_of(depth).min(depth - from);
-            for row in (0..block_rows).step_by(TILE) {
-                let tile_rows = TILE.min(block_rows - row);
-                let tile = &mut tiles[row * DEPTH..][..TILE * DEPTH];
-                let source = &d[from * stride + top + row..];
-                if tile_rows == TILE {
-                    for (term, target) in tile.as_chunks_mut::<TILE>().0[..terms].iter_mut().enumerate() {
-                        target.copy_from_slice(&source[term * stride..][..TILE]);
-                    }
-                } else {
-                    for term in 0..terms {
-                        tile[term * TILE..][..tile_rows]
-                            .copy_from_slice(&source[term * stride..][..tile_rows]);
-                    }
-                }
+fn run_outer<S: Simd, const TILE: usize, const VECTORS: usize>(simd: S, mut task: Outer<'_, '_>) {
+    assert_eq!(task.out.len(), task.height * task.width);
+    assert!(task.height <= task.stride);
+    let mut from = 0;
+    while (task.parts)(from).is_some() {
+        // As many parts as fit are summed together.
+        let (mut to, mut terms) = (from, 0);
+        while let Some(part) = (task.parts)(to) {
+            assert!(part.rows <= DEPTH && part.x.len() >= part.rows * task.width);
+            if terms + part.rows > DEPTH {
+                break;
             }
-            for first in (0..width).step_by(panel) {
-                let columns = panel.min(width - first);
-                copy_rows::<S, VECTORS>(b, &x[from * width + first..], terms, columns, width);
-                let edge = scratch.edge.as_mut_slice();
-                let add = accumulate || from > 0;
-                times_panel::<S, TILE, VECTORS, true>(
-                    simd, out, tiles, b, edge, block_rows, terms, first, width, add,
-                );
+            terms += part.rows;
+            to += 1;
+        }
+        if terms > 0 {
+            outer_block::<S, TILE, VECTORS>(simd, &mut task, from..to, terms);
+            task.accumulate = true;
+        }
+        from = to;
+    }
+    if !task.accumulate {
+        task.out.fill(0.0);
+    }
+}
+
+/// The parts `range`, `terms` rows together.
+#[inline(always)]
+fn outer_block<S: Simd, const TILE: usize, const VECTORS: usize>(
+    simd: S,
+    task: &mut Outer<'_, '_>,
+    range: std::ops::Range<usize>,
+    terms: usize,
+) {
+    let (width, stride, add) = (task.width, task.stride, task.accumulate);
+    let panel = VECTORS * S::F32_LANES;
+    let Scratch { tiles, panel: b, edge } = &mut *task.scratch;
+    let (tiles, b, edge) = (tiles.as_mut_slice(), b.as_mut_slice(), edge.as_mut_slice());
+    let parts = || range.clone().filter_map(|index| (task.parts)(index)).filter(|part| part.rows > 0);
+    for top in (0..task.height).step_by(ROWS) {
+        let rows = ROWS.min(task.height - top);
+        let mut at = 0;
+        for part in parts() {
+            gather_tiles::<TILE>(tiles, &part.d[top..], part.rows, rows, stride, at, terms);
+            at += part.rows;
+        }
+        let out = &mut task.out[top * width..][..rows * width];
+        for first in (0..width).step_by(panel) {
+            let columns = panel.min(width - first);
+            let mut at = 0;
+            for part in parts() {
+                copy_rows::<S, VECTORS>(&mut b[at * panel..], &part.x[first..], part.rows, columns, width);
+                at += part.rows;
+            }
+            let left = Tiles { data: tiles, step: 0, rows, top: 0 };
+            let mut place = Place { out: &mut *out, edge, width, first, add };
+            let next = b.as_ptr();
+            place.times_panel::<S, TILE, VECTORS, true>(simd, left, &b[..terms * panel], terms, next);
+        }
+    }
+}
+
+/// Columns of `d: [depth, rows]` become tiles of `terms` terms, at term `at`.
+#[inline(always)]
+fn gather_tiles<const TILE: usize>(
+    tiles: &mut [f32],
+    d: &[f32],
+    depth: usize,
+    rows: usize,
+    stride: usize,
+    at: usize,
+    terms: usize,
+) {
+    for from in (0..depth).step_by(STRIP) {
+        let strip = STRIP.min(depth - from);
+        for row in (0..rows).step_by(TILE) {
+            let tile_rows = TILE.min(rows - row);
+            let target = &mut tiles[row * terms + (at + from) * TILE..][..strip * TILE];
+            let source = &d[from * stride + row..];
+            for (term, target) in target.as_chunks_mut::<TILE>().0.iter_mut().enumerate() {
+                let source = &source[term * stride..][..tile_rows];
+                if tile_rows == TILE {
+                    target.copy_from_slice(&source[..TILE]);
+                } else {
+                    target[..tile_rows].copy_from_slice(source);
+                }
             }
         }
     }
 }
 
-/// Columns `first..` of a block of `out`, as many as the panel `b` is wide: all tiles of rows times the panel.
-#[inline(always)]
-fn times_panel<S: Simd, const TILE: usize, const VECTORS: usize, const TERM_MAJOR: bool>(
-    simd: S,
-    out: &mut [f32],
-    tiles: &[f32],
-    b: &[f32],
-    edge: &mut [f32],
+/// `rows` rows of the left side, `step` apart, or where tiles were gathered one tile after the other; they give the
+/// rows from `top` on of the result.
+#[derive(Clone, Copy)]
+struct Tiles<'a> {
+    data: &'a [f32],
+    step: usize,
     rows: usize,
-    terms: usize,
-    first: usize,
+    top: usize,
+}
+
+/// The columns from `first` on of a result `[.., width]`, as many as a panel is wide.
+struct Place<'a> {
+    out: &'a mut [f32],
+    edge: &'a mut [f32],
     width: usize,
+    first: usize,
     add: bool,
-) {
-    let panel = VECTORS * S::F32_LANES;
-    let columns = panel.min(width - first);
-    assert!(b.len() >= terms * panel && terms <= DEPTH && edge.len() >= TILE * panel);
-    assert!(tiles.len() >= rows.next_multiple_of(TILE) * DEPTH && out.len() >= rows * width);
-    for row in (0..rows).step_by(TILE) {
-        let tile_rows = TILE.min(rows - row);
-        let tile = tiles[row * DEPTH..].as_ptr();
-        // Each tile fetches its share of the panel that follows.
-        let next =
-            b.as_ptr().wrapping_add(terms * panel + row / TILE * terms.div_ceil(PREFETCH_EVERY) * LINE);
-        if tile_rows == TILE && columns == panel {
-            let corner = out[row * width + first..].as_mut_ptr();
-            // SAFETY: the tile has TILE * DEPTH values and the panel terms * panel (asserted above); TILE rows of `panel`
-            // values, `width` apart, from `corner` on lie in `out`.
+}
+
+impl Place<'_> {
+    /// All tiles times the panel `b`; meanwhile fetches what is at `next`.
+    #[inline(always)]
+    fn times_panel<S: Simd, const TILE: usize, const VECTORS: usize, const GATHERED: bool>(
+        &mut self,
+        simd: S,
+        tiles: Tiles<'_>,
+        b: &[f32],
+        terms: usize,
+        next: *const f32,
+    ) {
+        let lanes = S::F32_LANES;
+        // A last panel may be narrow: only the registers that hold something are worked on.
+        match (self.width - self.first).div_ceil(lanes).min(VECTORS) {
+            1 => self.tiles_times_panel::<S, TILE, VECTORS, 1, GATHERED>(simd, tiles, b, terms, next),
+            2 => self.tiles_times_panel::<S, TILE, VECTORS, 2, GATHERED>(simd, tiles, b, terms, next),
+            3 => self.tiles_times_panel::<S, TILE, VECTORS, 3, GATHERED>(simd, tiles, b, terms, next),
+            _ => self.tiles_times_panel::<S, TILE, VECTORS, VECTORS, GATHERED>(simd, tiles, b, terms, next),
+        }
+    }
+
+    #[inline(always)]
+    fn tiles_times_panel<
+        S: Simd,
+        const TILE: usize,
+        const VECTORS: usize,
+        const USED: usize,
+        const GATHERED: bool,
+    >(
+        &mut self,
+        simd: S,
+        tiles: Tiles<'_>,
+        b: &[f32],
+        terms: usize,
+        next: *const f32,
+    ) {
+        let panel = VECTORS * S::F32_LANES;
+        let columns = panel.min(self.width - self.first);
+        let used = USED * S::F32_LANES;
+        let whole_tiles = tiles.rows.next_multiple_of(TILE);
+        assert!(b.len() >= terms * panel && self.edge.len() >= TILE * used && USED <= VECTORS);
+        let needed =
+            if GATHERED { whole_tiles * terms } else { (whole_tiles.max(1) - 1) * tiles.step + terms };
+        assert!(whole_tiles == 0 || tiles.data.len() >= needed);
+        assert!(self.out.len() >= (tiles.top + tiles.rows) * self.width);
+        for row in (0..tiles.rows).step_by(TILE) {
+            let tile_rows = TILE.min(tiles.rows - row);
+            let tile = tiles.data[row * if GATHERED { terms } else { tiles.step }..].as_ptr();
+            let next = next.wrapping_add(row / TILE * terms.div_ceil(FETCH_EVERY) * LINE);
+            let corner = (tiles.top + row) * self.width + self.first;
+            let whole = tile_rows == TILE && columns == used;
+            let (c, stride) = if whole {
+                (self.out[corner..].as_mut_ptr(), self.width)
+            } else {
+                (self.edge.as_mut_ptr(), used)
+            };
+            // SAFETY: the tile's values and the panel's lie in their slices (asserted above). `c` has TILE rows of `used`
+            // values: in `out` if those are all inside it, else in `edge`.
             unsafe {
-                kernel::<S, TILE, VECTORS, TERM_MAJOR>(
+                kernel::<S, TILE, VECTORS, USED, GATHERED>(
                     simd,
                     terms,
                     tile,
+                    tiles.step,
                     b.as_ptr(),
-                    corner,
-                    width,
-                    add,
+                    c,
+                    stride,
+                    self.add && whole,
                     next,
-                )
-            };
-            continue;
+                );
+            }
+            if !whole {
+                self.take_edge(corner, tile_rows, columns, used);
+            }
         }
-        // SAFETY: as above, with the result in `edge`, which has TILE * panel values.
-        unsafe {
-            kernel::<S, TILE, VECTORS, TERM_MAJOR>(
-                simd,
-                terms,
-                tile,
-                b.as_ptr(),
-                edge.as_mut_ptr(),
-                panel,
-                false,
-                next,
-            );
-        }
-        for r in 0..tile_rows {
-            let target = &mut out[(row + r) * width + first..][..columns];
-            let source = &edge[r * panel..][..columns];
-            if add {
+    }
+
+    /// Moves what belongs to the result from the edge.
+    #[inline(always)]
+    fn take_edge(&mut self, corner: usize, rows: usize, columns: usize, used: usize) {
+        for r in 0..rows {
+            let target = &mut self.out[corner + r * self.width..][..columns];
+            let source = &self.edge[r * used..][..columns];
+            if self.add {
                 for (t, s) in target.iter_mut().zip(source) {
                     *t += s;
                 }
@@ -385,14 +513,14 @@ fn times_panel<S: Simd, const TILE: usize, const VECTORS: usize, const TERM_MAJO
     }
 }
 
-/// Terms between two prefetches.
-const PREFETCH_EVERY: usize = 8;
+/// Terms between two fetches.
+const FETCH_EVERY: usize = 8;
 /// Values on a cache line.
 const LINE: usize = 16;
 
 /// Asks for a cache line, into the first level or the second. A hint: any address is allowed.
 #[inline(always)]
-fn prefetch<const FIRST_LEVEL: bool>(address: *const f32) {
+fn fetch<const FIRST_LEVEL: bool>(address: *const f32) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
@@ -409,18 +537,25 @@ fn prefetch<const FIRST_LEVEL: bool>(address: *const f32) {
     let _ = address;
 }
 
-/// `c = tile panel` or `c += tile panel`, `c: [TILE, VECTORS registers]` with rows `stride` apart.
-///
-/// Meanwhile fetches the lines of `c`, and from `next` on one line for every eight terms.
+/// `c = tile panel` or `c += tile panel`, `c: [TILE, USED registers]` with rows `stride` apart; the tile's rows are
+/// `step` apart, or it is gathered term by term. Meanwhile fetches the lines of `c`, and if the panels lie one after the
+/// other (where tiles are not gathered) from `next` on one line for every eight terms.
 ///
 /// # Safety
-/// `tile` must be readable for `TILE * DEPTH` values if row-major, `TILE * terms` if `TERM_MAJOR`, with
-/// `terms <= DEPTH`; `b` for `terms` times the panel's width; `c` readable and writable where it says.
+/// The tile must be readable for `TILE` rows of `terms` values; `b` for `terms` rows of `VECTORS` registers; `c`
+/// readable and writable where it says.
 #[inline(always)]
-unsafe fn kernel<S: Simd, const TILE: usize, const VECTORS: usize, const TERM_MAJOR: bool>(
+unsafe fn kernel<
+    S: Simd,
+    const TILE: usize,
+    const VECTORS: usize,
+    const USED: usize,
+    const GATHERED: bool,
+>(
     simd: S,
     terms: usize,
     tile: *const f32,
+    step: usize,
     b: *const f32,
     c: *mut f32,
     stride: usize,
@@ -428,31 +563,34 @@ unsafe fn kernel<S: Simd, const TILE: usize, const VECTORS: usize, const TERM_MA
     next: *const f32,
 ) {
     let lanes = S::F32_LANES;
-    let (row_step, term_step) = if TERM_MAJOR { (1, TILE) } else { (DEPTH, 1) };
-    let mut sums = [[simd.splat_f32s(0.0); VECTORS]; TILE];
-    for (line, from) in (0..terms).step_by(PREFETCH_EVERY).enumerate() {
+    let mut sums = [[simd.splat_f32s(0.0); USED]; TILE];
+    for (line, from) in (0..terms).step_by(FETCH_EVERY).enumerate() {
         if line < TILE {
-            prefetch::<true>(c.wrapping_add(line * stride));
-            prefetch::<true>(c.wrapping_add(line * stride + (VECTORS - 1) * lanes));
+            for v in 0..USED {
+                fetch::<true>(c.wrapping_add(line * stride + v * lanes));
+            }
         }
-        prefetch::<false>(next.wrapping_add(line * LINE));
-        for term in from..terms.min(from + PREFETCH_EVERY) {
-            let mut right = [simd.splat_f32s(0.0); VECTORS];
-            for v in 0..VECTORS {
+        if !GATHERED {
+            fetch::<false>(next.wrapping_add(line * LINE));
+        }
+        for term in from..terms.min(from + FETCH_EVERY) {
+            let mut right = [simd.splat_f32s(0.0); USED];
+            for v in 0..USED {
                 // SAFETY: inside the panel, by the caller's contract.
                 right[v] = unsafe { b.add((term * VECTORS + v) * lanes).cast::<S::f32s>().read_unaligned() };
             }
             for r in 0..TILE {
+                let place = if GATHERED { term * TILE + r } else { r * step + term };
                 // SAFETY: inside the tile, by the caller's contract.
-                let left = simd.splat_f32s(unsafe { *tile.add(term * term_step + r * row_step) });
-                for v in 0..VECTORS {
+                let left = simd.splat_f32s(unsafe { *tile.add(place) });
+                for v in 0..USED {
                     sums[r][v] = simd.mul_add_e_f32s(left, right[v], sums[r][v]);
                 }
             }
         }
     }
     for r in 0..TILE {
-        for v in 0..VECTORS {
+        for v in 0..USED {
             // SAFETY: inside `c`, by the caller's contract.
             unsafe {
                 let target = c.add(r * stride + v * lanes).cast::<S::f32s>();

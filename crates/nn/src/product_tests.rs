@@ -59,7 +59,7 @@ fn assert_close(got: &[f32], expected: &[f64], depth: usize, what: &str) {
     }
 }
 
-const SHAPES: [(usize, usize, usize); 8] = [
+const SHAPES: [(usize, usize, usize); 12] = [
     (1, 1, 1),
     (5, 3, 2),
     (13, 14, 33),
@@ -68,6 +68,10 @@ const SHAPES: [(usize, usize, usize); 8] = [
     (265, 20, 40),
     (3, 600, 65),
     (70, 64, 1),
+    (7, 50, 15),
+    (8, 1000, 100),
+    (6, 64, 64),
+    (300, 40, 70),
 ];
 
 #[test]
@@ -109,25 +113,42 @@ fn products_with_packed_weights() {
 #[test]
 fn gradients_of_weights() {
     for &set in SETS {
-        for (rows, depth, width) in SHAPES {
-            let stride = rows + 3;
+        for (height, depth, width) in SHAPES {
+            let stride = height + 3;
             let d = values(depth * stride, 3);
             let x = values(depth * width, 4);
             let at = |i: usize, k: usize| d[2 + k * stride + i];
-            let expected = plain(rows, depth, width, at, |k, j| x[k * width + j]);
-            for (accumulate, start) in [(true, 0.5), (false, f32::NAN)] {
-                let mut out = vec![start; rows * width];
-                let (d, x) = (&d[2..], &x[..]);
+            let expected = plain(height, depth, width, at, |k, j| x[k * width + j]);
+            // The rows in one part, or in parts of 700 at most, one of them empty.
+            for (accumulate, start, most) in [(true, 0.5, depth), (false, f32::NAN, depth), (false, 7.0, 700)]
+            {
+                let mut out = vec![start; height * width];
+                let parts = |index: usize| {
+                    let (from, rows) = match index {
+                        0 => (0, most.min(depth)),
+                        1 => (0, 0),
+                        _ => ((index - 1) * most, most.min(depth.checked_sub((index - 1) * most)?)),
+                    };
+                    let inside = from < depth || index == 1;
+                    inside.then(|| Part { d: &d[2 + from * stride..], x: &x[from * width..], rows })
+                };
                 SCRATCH.with_borrow_mut(|scratch| {
                     let out = &mut out[..];
-                    set.run(Outer { out, d, x, depth, rows, stride, width, accumulate, scratch });
+                    set.run(Outer { out, parts: &parts, height, stride, width, accumulate, scratch });
                 });
                 let added = if accumulate { 0.5 } else { 0.0 };
                 let expected: Vec<f64> = expected.iter().map(|e| e + added).collect();
-                assert_close(&out, &expected, depth, &format!("{set:?} {rows} {depth} {width}"));
+                assert_close(&out, &expected, depth, &format!("{set:?} {height} {depth} {width}"));
             }
         }
     }
+}
+
+#[test]
+fn a_sum_of_nothing_is_zero() {
+    let mut out = [f32::NAN; 6];
+    outer(&mut out, &|_| None, 2, 2, 3, false);
+    assert_eq!(out, [0.0; 6]);
 }
 
 /// An element's sum does not depend on the rows that are computed with it.
