@@ -42,7 +42,8 @@ fn policy(head: Head) -> Policy {
         BlockSpec::Dense { width: 32, layer_norm: true, activation: Activation::Tanh },
         BlockSpec::Residual { width: 24 },
     ];
-    let network = Network::new(NetworkSpec { input: 4, blocks, output: head.outputs() }).unwrap();
+    let network = Network::new(NetworkSpec { input: 4, blocks, output: head.outputs() })
+        .expect("the widths are positive");
     let bounded = if head.is_discrete() { 0 } else { head.action_width() };
     Policy::new(PolicyParts {
         params: network.init(&mut stream(0, "allocation", 0)),
@@ -54,7 +55,7 @@ fn policy(head: Head) -> Policy {
         action_high: vec![1.0; bounded],
         about: PolicyAbout::new("test", 0, 0, "none"),
     })
-    .unwrap()
+    .expect("the parts fit")
 }
 
 const HEADS: [Head; 2] =

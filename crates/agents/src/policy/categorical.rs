@@ -1,21 +1,17 @@
 //! The categorical head: one logit per action, `log π(a|s) = l_a − logsumexp l`, `∂/∂l_j = 1{j = a} − π(j|s)`.
 
 use super::lanes::{LANES, Lanes, gather, map, scatter, zip};
-use coptidice_nn::math;
+use coptidice_nn::{Kernel, math, run_vectorised};
 
 /// Log-probabilities of up to [`LANES`] samples: `outputs` is `[rows, count]`, `actions` `[rows]`.
 ///
 /// # Panics
 /// If an action is not below `count`.
-#[inline(always)]
 pub(super) fn log_probability(count: usize, outputs: &[f32], actions: &[u32]) -> Lanes {
-    let (top, sum) = maximum_and_sum(count, outputs);
-    let chosen = chosen_logits(count, outputs, actions);
-    finish(&chosen, &top, &sum)
+    run_vectorised::<Probability, _>((count, outputs, actions))
 }
 
 /// [`log_probability`], and `d_out = factor · ∂ log π / ∂ outputs` (`[rows, count]`, overwritten).
-#[inline(always)]
 pub(super) fn log_probability_and_gradient(
     count: usize,
     outputs: &[f32],
@@ -23,17 +19,43 @@ pub(super) fn log_probability_and_gradient(
     factor: &Lanes,
     d_out: &mut [f32],
 ) -> Lanes {
-    let (top, sum) = maximum_and_sum(count, outputs);
-    let chosen = chosen_logits(count, outputs, actions);
-    let per_sum = zip(factor, &sum, |f, s| -f / s);
-    for at in 0..count {
-        let exponential = zip(&gather(outputs, count, at), &top, |l, t| math::exp(l - t));
-        scatter(&zip(&per_sum, &exponential, |f, e| f * e), d_out, count, at);
+    run_vectorised::<ProbabilityAndGradient, _>((count, outputs, actions, factor, d_out))
+}
+
+/// [`log_probability`], compiled for each instruction set.
+struct Probability;
+
+impl<'a> Kernel<(usize, &'a [f32], &'a [u32])> for Probability {
+    type Output = Lanes;
+
+    #[inline(always)]
+    fn run((count, outputs, actions): (usize, &'a [f32], &'a [u32])) -> Lanes {
+        let (top, sum) = maximum_and_sum(count, outputs);
+        finish(&chosen_logits(count, outputs, actions), &top, &sum)
     }
-    for ((row, &action), &factor) in d_out.chunks_exact_mut(count).zip(actions).zip(factor) {
-        row[action as usize] += factor;
+}
+
+/// [`log_probability_and_gradient`], compiled for each instruction set.
+struct ProbabilityAndGradient;
+
+type GradientArguments<'a> = (usize, &'a [f32], &'a [u32], &'a Lanes, &'a mut [f32]);
+
+impl<'a> Kernel<GradientArguments<'a>> for ProbabilityAndGradient {
+    type Output = Lanes;
+
+    #[inline(always)]
+    fn run((count, outputs, actions, factor, d_out): GradientArguments<'a>) -> Lanes {
+        let (top, sum) = maximum_and_sum(count, outputs);
+        let per_sum = zip(factor, &sum, |f, s| -f / s);
+        for at in 0..count {
+            let exponential = zip(&gather(outputs, count, at), &top, |l, t| math::exp(l - t));
+            scatter(&zip(&per_sum, &exponential, |f, e| f * e), d_out, count, at);
+        }
+        for ((row, &action), &factor) in d_out.chunks_exact_mut(count).zip(actions).zip(factor) {
+            row[action as usize] += factor;
+        }
+        finish(&chosen_logits(count, outputs, actions), &top, &sum)
     }
-    finish(&chosen, &top, &sum)
 }
 
 #[inline(always)]

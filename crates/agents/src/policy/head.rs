@@ -13,7 +13,7 @@
 use super::categorical;
 use super::lanes::{LANES, Lanes};
 use super::mixture::{MAX_COMPONENTS, Mixture, Workspace};
-use coptidice_nn::{Pool, vectorised};
+use coptidice_nn::Pool;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -195,10 +195,10 @@ impl Head {
                 let block_outputs = &outputs[from * width..to * width];
                 let values = match (*self, self.rows_of(actions, from, to)) {
                     (Head::Categorical { actions: count }, ActionBatch::Discrete(actions)) => {
-                        vectorised(|| categorical::log_probability(count, block_outputs, actions))
+                        categorical::log_probability(count, block_outputs, actions)
                     }
                     (_, ActionBatch::Continuous(actions)) => {
-                        vectorised(|| self.mixture().log_density(block_outputs, actions, &mut work))
+                        self.mixture().log_density(block_outputs, actions, &mut work)
                     }
                     _ => unreachable!("kinds were compared on entry"),
                 };
@@ -232,12 +232,12 @@ impl Head {
             }
             let first = block * LANES;
             let values = match (*self, self.rows_of(actions, first, first + weights.len())) {
-                (Head::Categorical { actions: count }, ActionBatch::Discrete(actions)) => vectorised(|| {
+                (Head::Categorical { actions: count }, ActionBatch::Discrete(actions)) => {
                     categorical::log_probability_and_gradient(count, outputs, actions, &factor, d_out)
-                }),
-                (_, ActionBatch::Continuous(actions)) => vectorised(|| {
+                }
+                (_, ActionBatch::Continuous(actions)) => {
                     self.mixture().log_density_and_gradient(outputs, actions, &factor, d_out, &mut work)
-                }),
+                }
                 _ => unreachable!("kinds were compared on entry"),
             };
             for (&weight, &value) in weights.iter().zip(&values) {

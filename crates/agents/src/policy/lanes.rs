@@ -2,7 +2,7 @@
 //!
 //! The loss of a policy head needs several exponentials and logarithms per mixture component. The functions of
 //! [`coptidice_nn::math`] have no branches, so that loops over a fixed number of samples become vector code when they
-//! are inlined into [`coptidice_nn::vectorised`]; results are the same bits on every machine.
+//! are inlined into a [`coptidice_nn::Kernel`]; results are the same bits on every machine.
 
 /// How many samples are worked on side by side: one AVX-512 register, or four SSE registers.
 pub(super) const LANES: usize = 16;

@@ -16,7 +16,7 @@
 //! `σ ≥ min_scale ≥ 1e-6` bounds it, and saves a logarithm per component.
 
 use super::lanes::{LANES, Lanes, gather, map, scatter, zip};
-use coptidice_nn::math;
+use coptidice_nn::{Kernel, math, run_vectorised};
 
 /// Most components per dimension: working storage lives on the stack.
 pub(super) const MAX_COMPONENTS: usize = 64;
@@ -67,18 +67,11 @@ impl Mixture {
     }
 
     /// Log-densities of up to [`LANES`] samples: `outputs` is `[rows, 3*A*M]`, `actions` `[rows, A]`.
-    #[inline(always)]
     pub(super) fn log_density(self, outputs: &[f32], actions: &[f32], work: &mut Workspace) -> Lanes {
-        let mut total = [0.0; LANES];
-        for dim in 0..self.action_dim {
-            let sums = self.dimension(dim, outputs, actions, work);
-            total = zip(&total, &sums.log_density, |t, d| t + d);
-        }
-        total
+        run_vectorised::<Density, _>((self, outputs, actions, work))
     }
 
     /// [`Self::log_density`], and `d_out = factor · ∂ log π / ∂ outputs` (`[rows, 3*A*M]`, overwritten).
-    #[inline(always)]
     pub(super) fn log_density_and_gradient(
         self,
         outputs: &[f32],
@@ -87,29 +80,7 @@ impl Mixture {
         d_out: &mut [f32],
         work: &mut Workspace,
     ) -> Lanes {
-        let stride = self.outputs();
-        let block = self.action_dim * self.components;
-        let mut total = [0.0; LANES];
-        for dim in 0..self.action_dim {
-            let sums = self.dimension(dim, outputs, actions, work);
-            total = zip(&total, &sums.log_density, |t, d| t + d);
-            let per_prior = zip(factor, &sums.prior, |f, s| f / s);
-            let per_joint = zip(factor, &sums.joint, |f, s| f / s);
-            for m in 0..self.components {
-                let responsibility = zip(&per_joint, &work.joint[m], |f, j| f * j);
-                let weight = zip(&per_prior, &work.prior[m], |f, p| f * p);
-                let pull = zip(&responsibility, &work.inverse_scale[m], |r, i| r * i);
-                let d_logit = zip(&responsibility, &weight, |r, p| r - p);
-                let d_loc = zip(&pull, &work.z[m], |p, z| p * z);
-                let spread = zip(&work.z[m], &work.scale_slope[m], |z, s| (z * z - 1.0) * s);
-                let d_raw = zip(&pull, &spread, |p, s| p * s);
-                let at = dim * self.components + m;
-                scatter(&d_logit, d_out, stride, at);
-                scatter(&d_loc, d_out, stride, block + at);
-                scatter(&d_raw, d_out, stride, 2 * block + at);
-            }
-        }
-        total
+        run_vectorised::<DensityAndGradient, _>((self, outputs, actions, factor, d_out, work))
     }
 
     /// One dimension's density; leaves the parts of its gradient in `work`.
@@ -149,5 +120,71 @@ impl Mixture {
         let top = zip(&joint_max, &prior_max, |j, p| j - p);
         let rest = zip(&joint_log, &prior_log, |j, p| j - p - HALF_LN_2PI);
         Sums { prior: prior_sum, joint: joint_sum, log_density: zip(&top, &rest, |t, r| t + r) }
+    }
+
+    /// `d_out = factor · ∂ log π / ∂ outputs` of one dimension, from what [`Self::dimension`] left in `work`.
+    #[inline(always)]
+    fn dimension_gradient(
+        self,
+        dim: usize,
+        factor: &Lanes,
+        sums: &Sums,
+        d_out: &mut [f32],
+        work: &Workspace,
+    ) {
+        let stride = self.outputs();
+        let block = self.action_dim * self.components;
+        let per_prior = zip(factor, &sums.prior, |f, s| f / s);
+        let per_joint = zip(factor, &sums.joint, |f, s| f / s);
+        for m in 0..self.components {
+            let responsibility = zip(&per_joint, &work.joint[m], |f, j| f * j);
+            let weight = zip(&per_prior, &work.prior[m], |f, p| f * p);
+            let pull = zip(&responsibility, &work.inverse_scale[m], |r, i| r * i);
+            let d_logit = zip(&responsibility, &weight, |r, p| r - p);
+            let d_loc = zip(&pull, &work.z[m], |p, z| p * z);
+            let spread = zip(&work.z[m], &work.scale_slope[m], |z, s| (z * z - 1.0) * s);
+            let d_raw = zip(&pull, &spread, |p, s| p * s);
+            let at = dim * self.components + m;
+            scatter(&d_logit, d_out, stride, at);
+            scatter(&d_loc, d_out, stride, block + at);
+            scatter(&d_raw, d_out, stride, 2 * block + at);
+        }
+    }
+}
+
+/// [`Mixture::log_density`], compiled for each instruction set.
+struct Density;
+
+impl<'a> Kernel<(Mixture, &'a [f32], &'a [f32], &'a mut Workspace)> for Density {
+    type Output = Lanes;
+
+    #[inline(always)]
+    fn run((head, outputs, actions, work): (Mixture, &'a [f32], &'a [f32], &'a mut Workspace)) -> Lanes {
+        let mut total = [0.0; LANES];
+        for dim in 0..head.action_dim {
+            let sums = head.dimension(dim, outputs, actions, work);
+            total = zip(&total, &sums.log_density, |t, d| t + d);
+        }
+        total
+    }
+}
+
+/// [`Mixture::log_density_and_gradient`], compiled for each instruction set.
+struct DensityAndGradient;
+
+type GradientArguments<'a> = (Mixture, &'a [f32], &'a [f32], &'a Lanes, &'a mut [f32], &'a mut Workspace);
+
+impl<'a> Kernel<GradientArguments<'a>> for DensityAndGradient {
+    type Output = Lanes;
+
+    #[inline(always)]
+    fn run((head, outputs, actions, factor, d_out, work): GradientArguments<'a>) -> Lanes {
+        let mut total = [0.0; LANES];
+        for dim in 0..head.action_dim {
+            let sums = head.dimension(dim, outputs, actions, work);
+            total = zip(&total, &sums.log_density, |t, d| t + d);
+            head.dimension_gradient(dim, factor, &sums, d_out, work);
+        }
+        total
     }
 }
