@@ -1,5 +1,7 @@
 //! Random small CMDPs against Clarabel: the same programs posed in another form, in the primal, to another method.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests: a surprise is a failed test")]
+
 use clarabel::algebra::CscMatrix;
 use clarabel::solver::{
     DefaultSettings, DefaultSolver, IPSolver as _, SolverStatus, SupportedConeT,
@@ -96,7 +98,7 @@ fn build(states: usize, actions: usize, costs: usize, gamma: f64, ends: bool, nu
             .for_each(|s| end[s * actions] = if end[s * actions] == 0.0 { 0.2 } else { end[s * actions] });
     }
     let episode_end =
-        if ends && gamma >= 1.0 || ends && draw() < 0.5 { EpisodeEnd::Restart } else { EpisodeEnd::Absorb };
+        if ends && (gamma >= 1.0 || draw() < 0.5) { EpisodeEnd::Restart } else { EpisodeEnd::Absorb };
     let mut initial: Vec<f64> = (0..states).map(|_| if draw() < 0.5 { draw() } else { 0.0 }).collect();
     initial[0] += 0.1;
     let total: f64 = initial.iter().sum();
@@ -341,7 +343,7 @@ proptest! {
         let found = dice::cost_bound(&i.model, &bound, 0, &w, Effort::default()).unwrap();
         if let Some(value) = bound_primal(&i, &list, &w, i.model.cost(0), epsilon) {
             // A slack radius makes it a linear program in the limit τ → 0, where exponents resolve less.
-            let slack = found.outcome == Outcome::AlmostSolved && found.kl < 0.99 * epsilon;
+            let slack = found.outcome == Outcome::AlmostSolved && found.kl < (1.0 - 1e-4) * epsilon;
             let report = (found.outcome, found.kl, found.flow_residual, found.value, value);
             prop_assert!(found.outcome == Outcome::Solved || slack, "{report:?}");
             // Exponential cones are solved less exactly than linear ones.

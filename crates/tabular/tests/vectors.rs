@@ -1,5 +1,7 @@
 //! Twelve recorded cases (see `fixtures/README.md`) against exact solutions found by another program.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests: a surprise is a failed test")]
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

@@ -33,9 +33,6 @@ const SLACK_GAP: f64 = 1e-10;
 /// Largest factor by which `β` changes in one step.
 const BETA_STRIDE: f64 = 8.0;
 
-/// Rounding of `ℓ` relative to `|ℓ| + τ`: that of a sum of up to 1e5 exponentials, and of their exponents.
-const ROUNDING: f64 = 4e-15;
-
 /// Where the minimisation stands, to start the next one from.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct BoundState {
@@ -142,9 +139,11 @@ impl<'a> BoundSolver<'a> {
             }
             iterations += 1;
             let direction = self.direction(state.beta, epsilon);
-            // Half the slope is what Newton's model expects to gain. Below the rounding of `ℓ`, the log-sum of many
-            // terms over `β`, values say nothing more: a few full steps are taken on trust, then it is over.
-            let rounding = ROUNDING * (value.abs() + 1.0 / state.beta);
+            // Half the slope is what Newton's model expects to gain. Below the rounding of `ℓ`, a log-sum of many
+            // terms over `β` (errors of n terms add up like √n), values say nothing more: a few full steps are
+            // taken on trust, then it is over.
+            let terms = self.tilt.samples.stored() as f64;
+            let rounding = f64::EPSILON * terms.sqrt().max(16.0) * (value.abs() + 1.0 / state.beta);
             let exhausted = direction.as_ref().is_none_or(|d| -d.slope <= rounding);
             let next = match direction {
                 Some(d) if exhausted && blind < 3 => {

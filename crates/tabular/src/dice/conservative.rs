@@ -96,12 +96,10 @@ impl Search<'_, '_> {
     /// Solves the naive program at the dual's present limits and bounds its costs.
     fn at_limits(&mut self) -> Outcome {
         let outcome = minimise_naive(self.dual, self.effort);
-        if !matches!(outcome, Outcome::Solved | Outcome::AlmostSolved) {
-            if let Some(reached) = &self.reached {
-                self.dual.restore(reached);
-                self.dual.refresh();
-                return outcome;
-            }
+        if let (Outcome::Infeasible | Outcome::IterationLimit, Some(reached)) = (outcome, &self.reached) {
+            self.dual.restore(reached);
+            self.dual.refresh();
+            return outcome;
         }
         self.reached = Some(self.dual.multipliers());
         self.w.fill(self.problem.weight_floor);

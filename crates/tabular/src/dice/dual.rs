@@ -208,12 +208,13 @@ impl Dual {
     }
 
     /// The rounding of `w = weight(e/α)` bounds how exactly flow can balance: `e` is a difference of numbers of the
-    /// size of `ν`, so `d·w` carries about `d·|ν|·2⁻⁵²/α`, and a state's balance adds a few such terms. Multipliers
-    /// that run away must not carry the tolerance with them: it stays below 1e-9.
+    /// size of `ν`, so `d·w` carries about `d·w'·|ν|·2⁻⁵²/α`, and a state's balance adds a few such terms.
+    /// Multipliers that run away must not carry the tolerance with them: it stays below 1e-9.
     pub(crate) fn tolerance(&self) -> f64 {
         let size = self.nu.iter().fold(1.0_f64, |x, v| x.max(v.abs()));
-        let data = self.r.data.iter().fold(0.0_f64, |x, &d| x.max(d));
-        (16.0 * f64::EPSILON * size / self.alpha * data).clamp(1e-12, 1e-9)
+        let slope = |p: usize| self.r.data[p] * self.divergence.weight_derivative(self.e[p] / self.alpha);
+        let steepest = (0..self.r.pair_count()).map(slope).fold(0.0_f64, f64::max);
+        (16.0 * f64::EPSILON * size / self.alpha * steepest).clamp(1e-12, 1e-9)
     }
 
     /// Minimises over `ν` (and `μ`), and over `λ ≥ 0` too when `free_lambda`. A `λ_k` beyond `lambda_cap` ends the

@@ -1,0 +1,274 @@
+//! Policies from logs: the reading of the logs against sums over the logs themselves, limits, sources, refusals.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests: a surprise is a failed test")]
+
+use coptidice_core::{CostLimit, Divergence, EpisodeHorizon, LimitUnit, Policy, rng};
+use coptidice_tabular::Outcome;
+use coptidice_tabular::dice::Effort;
+use coptidice_tabular::from_logs::{LogAlgorithm, LogError, LogOptions, Logs, Objective, RowSource, solve};
+use rand::RngExt as _;
+
+const STATES: usize = 7;
+const ACTIONS: usize = 3;
+
+/// Columns of a log.
+#[derive(Clone, Default)]
+struct Columns {
+    starts: Vec<usize>,
+    state: Vec<u32>,
+    action: Vec<u32>,
+    reward: Vec<f64>,
+    costs: Vec<Vec<f64>>,
+    next: Vec<u32>,
+    terminal: Vec<bool>,
+}
+
+impl Columns {
+    fn logs(&self) -> Logs<'_> {
+        Logs {
+            states: STATES,
+            actions: ACTIONS,
+            episode_starts: &self.starts,
+            state: &self.state,
+            action: &self.action,
+            reward: &self.reward,
+            costs: &self.costs,
+            next_state: &self.next,
+            terminal: &self.terminal,
+        }
+    }
+
+    fn push(&mut self, state: u32, action: u32, reward: f64, costs: [f64; 2], next: u32, terminal: bool) {
+        self.state.push(state);
+        self.action.push(action);
+        self.reward.push(reward);
+        self.costs.resize(2, Vec::new());
+        self.costs[0].push(costs[0]);
+        self.costs[1].push(costs[1]);
+        self.next.push(next);
+        self.terminal.push(terminal);
+    }
+
+    fn per_episode(&self, column: &[f64]) -> f64 {
+        column.iter().sum::<f64>() / self.starts.len() as f64
+    }
+}
+
+/// Episodes on states 0..5 (6 is never visited). Action 1 is costly and fast, action 2 ends soon with reward 1/2:
+/// the most per step. An episode ends with reward 1 from state 5: the most per episode.
+fn simulate(episodes: usize) -> Columns {
+    let mut random = rng::stream(3, "simulated logs", 0);
+    let mut c = Columns::default();
+    for _ in 0..episodes {
+        c.starts.push(c.state.len());
+        let mut s = random.random_range(0..3_u32);
+        loop {
+            let action = random.random_range(0..3_u32);
+            let (p_end, stride) = [(0.05, 1), (0.05, 2), (0.4, 1)][action as usize];
+            let costs = [f64::from(u8::from(action == 1)), f64::from(s) * 0.1];
+            let done = s == 5 || random.random::<f64>() < p_end;
+            let next = if random.random::<f64>() < 0.7 { (s + stride).min(5) } else { s.saturating_sub(1) };
+            let reward = if s == 5 { 1.0 } else { f64::from(u8::from(action == 2 && done)) * 0.5 };
+            c.push(s, action, reward, costs, next, done);
+            if done {
+                break;
+            }
+            s = next;
+        }
+    }
+    c
+}
+
+fn per_episode(limits: [f64; 2], columns: &Columns) -> Vec<CostLimit> {
+    let horizon = columns.logs().horizon();
+    limits.map(|l| CostLimit::new(l, LimitUnit::Episode, horizon).unwrap()).to_vec()
+}
+
+fn options(algorithm: LogAlgorithm, limits: Vec<CostLimit>) -> LogOptions<'static> {
+    LogOptions {
+        algorithm,
+        gamma: 1.0,
+        limits,
+        divergence: Divergence::Chi2,
+        objective: None,
+        alpha: None,
+        epsilon: None,
+        behaviour: None,
+        effort: Effort::default(),
+    }
+}
+
+/// In the restart chain the occupancy of the logged frequencies is the empirical distribution itself, as every
+/// episode ends: what is read off the estimated CMDP must equal plain averages over the file.
+#[test]
+fn behaviour_reads_as_the_logs_do() {
+    let c = simulate(400);
+    let found = solve(&c.logs(), &options(LogAlgorithm::Bc, per_episode([9.0, 9.0], &c))).unwrap();
+    let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-10, "{a} {b}");
+    for reading in [&found.behaviour, &found.estimate] {
+        close(reading.reward_per_episode.unwrap(), c.per_episode(&c.reward));
+        close(reading.steps_per_episode.unwrap(), c.state.len() as f64 / 400.0);
+        for k in 0..2 {
+            close(reading.costs[k].per_episode.unwrap(), c.per_episode(&c.costs[k]));
+            close(reading.costs[k].per_step, c.costs[k].iter().sum::<f64>() / c.state.len() as f64);
+        }
+    }
+    let n =
+        |s: u32, a: u32| (0..c.state.len()).filter(|&i| c.state[i] == s && c.action[i] == a).count() as f64;
+    let here: f64 = (0..3).map(|a| n(2, a)).sum();
+    close(found.policy.row(2)[1], n(2, 1) / here);
+    assert_eq!(found.sources[6], RowSource::Unseen);
+    assert_eq!(found.policy.row(6), [1.0 / 3.0; 3]);
+    assert!(found.dead_ends.is_empty());
+}
+
+/// Limits per episode hold on the estimated CMDP, exactly where they bind; in the bound for `coptidice`.
+#[test]
+fn limits_per_episode_hold() {
+    let c = simulate(400);
+    let limits = [0.5 * c.per_episode(&c.costs[0]), 0.8 * c.per_episode(&c.costs[1])];
+    for algorithm in [LogAlgorithm::Naive, LogAlgorithm::Coptidice, LogAlgorithm::Lp] {
+        let found = solve(&c.logs(), &options(algorithm, per_episode(limits, &c))).unwrap();
+        assert_eq!(found.outcome, Outcome::Solved, "{algorithm:?}");
+        assert!(found.certificate.unwrap().worst() <= 1e-8, "{algorithm:?} {:?}", found.certificate);
+        let mut binding = 0;
+        for k in 0..2 {
+            let reading = &found.estimate.costs[k];
+            let held = reading.upper_bound.unwrap_or(reading.constrained);
+            assert!(held <= reading.constraint_limit + 1e-8, "{algorithm:?} {reading:?}");
+            assert!(reading.per_episode.unwrap() <= limits[k] + 1e-7, "{algorithm:?} {reading:?}");
+            if found.lambda[k] > 1e-6 {
+                binding += 1;
+                assert!((held - reading.constraint_limit).abs() <= 1e-8, "{algorithm:?} {reading:?}");
+            }
+            if algorithm == LogAlgorithm::Coptidice {
+                assert!(reading.upper_bound.unwrap() >= reading.constrained - 1e-9);
+            }
+        }
+        assert!(binding > 0, "{algorithm:?} has a binding limit to check");
+    }
+    let free = solve(&c.logs(), &options(LogAlgorithm::Optidice, per_episode(limits, &c))).unwrap();
+    let naive = solve(&c.logs(), &options(LogAlgorithm::Naive, per_episode(limits, &c))).unwrap();
+    assert!(free.estimate.reward_per_episode > naive.estimate.reward_per_episode);
+}
+
+/// Per episode: the offset is the solution's own reward per episode, and no other objective earns more of it.
+#[test]
+fn reward_per_episode_is_a_fixed_point() {
+    let c = simulate(400);
+    let limits = per_episode([9.0, 9.0], &c);
+    let mut o = options(LogAlgorithm::Naive, limits);
+    o.alpha = Some(1e-3);
+    let episode = solve(&c.logs(), &o).unwrap();
+    assert_eq!(episode.objective, Objective::PerEpisode);
+    assert!((episode.reward_offset - episode.estimate.reward_per_episode.unwrap()).abs() < 1e-6);
+    o.objective = Some(Objective::PerStep);
+    let step = solve(&c.logs(), &o).unwrap();
+    assert_eq!(step.reward_offset, 0.0);
+    assert!(episode.estimate.reward_per_episode.unwrap() > step.estimate.reward_per_episode.unwrap());
+    assert!(step.estimate.reward_per_step > episode.estimate.reward_per_step);
+}
+
+/// Discounted: a limit per step, terminals absorbed; the value of the first states follows from the logs' own
+/// discounted sums when the behaviour is evaluated on as many episodes as estimated it.
+#[test]
+fn discounted_logs_with_ends() {
+    let c = simulate(4000);
+    let horizon = EpisodeHorizon::Varying { logged_mean: 4.0 };
+    let limits: Vec<CostLimit> =
+        [0.02, 1.0].map(|l| CostLimit::new(l, LimitUnit::Step, horizon).unwrap()).to_vec();
+    let mut o = options(LogAlgorithm::Coptidice, limits);
+    o.gamma = 0.9;
+    let found = solve(&c.logs(), &o).unwrap();
+    assert_eq!(found.outcome, Outcome::Solved);
+    assert_eq!(found.objective, Objective::PerStep);
+    assert!(found.estimate.costs[0].upper_bound.unwrap() <= 0.02 + 1e-9);
+    let mut discounted = 0.0;
+    for (i, &start) in c.starts.iter().enumerate() {
+        let end = c.starts.get(i + 1).copied().unwrap_or(c.state.len());
+        discounted +=
+            (start..end).map(|row| 0.1 * 0.9_f64.powi((row - start) as i32) * c.reward[row]).sum::<f64>();
+    }
+    // The estimated CMDP is Markov in the state, as the simulated one is: the two agree up to sampling error, a few
+    // standard errors of 0.1·1/√4000.
+    assert!((found.behaviour.reward_per_step - discounted / 4000.0).abs() < 5e-3);
+    o.limits = per_episode([1.0, 1.0], &c);
+    assert!(matches!(solve(&c.logs(), &o), Err(LogError::Limit { index: 0, .. })));
+}
+
+/// Limits below what any policy costs are an outcome.
+#[test]
+fn impossible_limits_are_an_outcome() {
+    let c = simulate(200);
+    for algorithm in [LogAlgorithm::Naive, LogAlgorithm::Coptidice, LogAlgorithm::Lp] {
+        let found = solve(&c.logs(), &options(algorithm, per_episode([-1.0, 9.0], &c))).unwrap();
+        assert_eq!(found.outcome, Outcome::Infeasible, "{algorithm:?}");
+    }
+}
+
+/// A time-out into a state without rows is a dead end, declared; one into a known state is not an end.
+#[test]
+fn dead_ends_are_declared() {
+    let mut c = simulate(50);
+    c.starts.push(c.state.len());
+    c.push(0, 0, 0.0, [0.0, 0.0], 6, false);
+    let found = solve(&c.logs(), &options(LogAlgorithm::Naive, per_episode([9.0, 9.0], &c))).unwrap();
+    assert_eq!(found.dead_ends, [6]);
+    assert_eq!(found.sources[6], RowSource::Unseen);
+    *c.next.last_mut().unwrap() = 1;
+    let found = solve(&c.logs(), &options(LogAlgorithm::Naive, per_episode([9.0, 9.0], &c))).unwrap();
+    assert!(found.dead_ends.is_empty());
+}
+
+/// States off the solution's path keep the known behaviour's choice.
+#[test]
+fn known_behaviour_fills_the_gaps() {
+    let c = simulate(300);
+    let behaviour = Policy::new(STATES, ACTIONS, [0.2, 0.3, 0.5].repeat(STATES)).unwrap();
+    let mut o = options(LogAlgorithm::Naive, per_episode([9.0, 9.0], &c));
+    o.behaviour = Some(&behaviour);
+    let found = solve(&c.logs(), &o).unwrap();
+    assert_eq!(found.policy.row(6), [0.2, 0.3, 0.5]);
+    assert_eq!(found.sources[6], RowSource::Unseen);
+    assert!(found.sources.contains(&RowSource::Solution));
+}
+
+#[test]
+fn unusable_logs_are_refused_by_name() {
+    let c = simulate(20);
+    let limits = || per_episode([9.0, 9.0], &c);
+    let refused = |change: &dyn Fn(&mut Columns)| {
+        let mut broken = c.clone();
+        change(&mut broken);
+        solve(&broken.logs(), &options(LogAlgorithm::Bc, limits())).unwrap_err()
+    };
+    assert_eq!(solve(&Columns::default().logs(), &options(LogAlgorithm::Bc, vec![])), Err(LogError::Empty));
+    assert!(matches!(
+        refused(&|c| {
+            c.action.pop();
+        }),
+        LogError::Column { column: "action", .. }
+    ));
+    assert!(matches!(
+        refused(&|c| c.reward[3] = f64::NAN),
+        LogError::NotFinite { column: "reward", row: 3, .. }
+    ));
+    assert!(matches!(
+        refused(&|c| c.costs[1][2] = f64::INFINITY),
+        LogError::NotFinite { column: "cost", row: 2, .. }
+    ));
+    assert!(matches!(refused(&|c| c.starts[1] = 0), LogError::EpisodeStart { episode: 1, start: 0 }));
+    assert!(matches!(refused(&|c| c.action[0] = 3), LogError::Cmdp(_)));
+    assert!(matches!(refused(&|c| c.state[0] = 7), LogError::Cmdp(_)));
+    let mut o = options(LogAlgorithm::Naive, limits());
+    o.limits.pop();
+    assert!(matches!(solve(&c.logs(), &o), Err(LogError::Dice(_))));
+    let mut endless = c.clone();
+    endless.terminal.fill(false);
+    let o = options(LogAlgorithm::Naive, limits());
+    assert_eq!(solve(&endless.logs(), &o).unwrap_err(), LogError::NoEnds { index: 0 });
+    let mut o = options(LogAlgorithm::Naive, limits());
+    (o.objective, o.gamma) = (Some(Objective::PerEpisode), 0.9);
+    o.limits = [0.5; 2].map(|l| CostLimit::PerStep { limit: l }).to_vec();
+    assert_eq!(solve(&c.logs(), &o).unwrap_err(), LogError::Objective);
+}
