@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use coptidice_data::{DataError, ReadOptions, TabularColumns, load, read, read_tabular};
+use coptidice_data::{CheckOptions, DataError, ReadOptions, TabularColumns, load, read, read_tabular};
 use proptest::prelude::*;
 
 fn fixture(name: &str) -> PathBuf {
@@ -12,7 +12,7 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 fn read_file(path: &Path) -> Result<(), DataError> {
-    load(path, &ReadOptions::default(), &coptidice_data::CheckOptions::default()).map(|_| ())
+    load(path, &ReadOptions::default(), &CheckOptions::default()).map(|_| ())
 }
 
 fn read_bytes(bytes: &[u8]) -> DataError {
@@ -104,10 +104,11 @@ proptest! {
     /// Whatever bytes are changed, the answer is a log or an error.
     #[test]
     fn damaged_files_never_panic(
-        file in 0..6_usize,
+        file in 0..7_usize,
         damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
     ) {
-        let name = ["dsrl.hdf5", "dsrl-latest.hdf5", "omnisafe.npz", "suffixed.npz", "table.csv", "d4rl.hdf5"][file];
+        let name = ["dsrl.hdf5", "dsrl-latest.hdf5", "omnisafe.npz", "suffixed.npz", "table.csv", "d4rl.hdf5", "table.parquet"]
+            [file];
         let mut bytes = std::fs::read(fixture(name)).unwrap();
         for (position, value) in damage {
             let position = position.index(bytes.len());

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use coptidice_core::{CostLimit, LimitUnit, limits::EpisodeHorizon};
 use coptidice_data::{
-    Actions, CheckOptions, DataError, EpisodeEnd, FaultyEpisode, Log, ProblemCode, ReadOptions,
+    Actions, CheckOptions, DataError, EpisodeEnd, FaultyEpisode, Inspection, Log, ProblemCode, ReadOptions,
     RepairOptions, Repaired, Transitions, check_limits, inspect, load, read, repair, validate,
 };
 use tempfile::TempDir;
@@ -164,6 +164,28 @@ fn flags_that_are_all_zero_count_as_none() {
     let options = ReadOptions { episode_length: NonZeroUsize::new(LENGTH), ..ReadOptions::default() };
     let log = load(bench.path(), &options, &CheckOptions::default()).unwrap();
     assert_eq!(lengths(&log.transitions), [LENGTH - 1; EPISODES], "last steps have no next observation");
+}
+
+#[test]
+fn a_last_episode_without_a_flag_is_an_episode() {
+    // Shorter than the time-outs before it, the last episode was cut.
+    let bench = Bench::new().with("timeouts", &flags([4, 9, 14, 15]), None);
+    let mut costs = vec![0.0; ROWS];
+    costs[ROWS - 1] = 100.0;
+    let bench = bench.with("costs", &Npy::F32(costs), None);
+    let log = bench.validate();
+    assert_eq!(lengths(&log.transitions), [5, 5, 5, 1, 4]);
+    assert_eq!(log.transitions.episodes()[4].end, EpisodeEnd::Cut);
+    assert_eq!((codes(&log), log.problems[0].row), (vec![ProblemCode::LastEpisodeCut], Some(ROWS - 1)));
+    let inspection = Inspection::of(&log.transitions, log.problems);
+    assert_eq!(inspection.costs[0].means.episode_mean, 20.0, "its cost of 100 counts");
+    let repaired = bench.repair();
+    assert!(repaired.transitions.timeout(ROWS - 1), "repair flags it");
+    assert_eq!(repaired_codes(&repaired), [ProblemCode::LastEpisodeCut]);
+
+    // As long as the time-outs before it, it was stopped by the same limit.
+    let log = Bench::new().with("timeouts", &flags([4, 9, 14]), None).read();
+    assert_eq!((codes(&log), log.transitions.timeout(ROWS - 1)), (vec![], true));
 }
 
 #[test]
@@ -423,6 +445,15 @@ fn mixed_episodes_are_brought_together() {
     let repaired = repair_table(rows).transitions;
     assert_eq!((0..4).map(|i| repaired.reward(i)).collect::<Vec<_>>(), [1.0, 3.0, 2.0, 4.0]);
     assert_eq!(repaired.next_observation(0), [1.0, 0.0]);
+}
+
+#[test]
+fn rows_after_a_terminal_are_left_out_by_repair() {
+    let rows =
+        "w,0,0,0,0.5,1,0,1\nx,0,0,0,0.5,2,0,1\nx,1,1,0,0.5,3,0,1\nx,2,1,0,0.5,4,0,0\nx,3,1,0,0.5,5,0,1\n";
+    assert_eq!(table_errors(rows), [ProblemCode::RowAfterTerminal]);
+    let repaired = repair_table(rows).transitions;
+    assert_eq!((repaired.len(), repaired.reward(0), repaired.reward(1)), (2, 1.0, 2.0));
 }
 
 #[test]

@@ -133,9 +133,11 @@ impl Assembly {
         let mut unflagged = Vec::new();
         for (index, &start) in starts.iter().enumerate() {
             let last = starts.get(index + 1).copied().unwrap_or(rows) - 1;
-            if let Some(early) = (start..last).find(|&row| self.flagged(row)) {
-                inside.add(early);
-                self.parts.faulty.push(early + 1);
+            let early: Vec<usize> = (start..last).filter(|&row| self.flagged(row)).collect();
+            if let Some(&first) = early.first() {
+                inside.add(first);
+                // What follows an end does not begin in an initial state.
+                self.parts.faulty.extend(early.iter().map(|row| row + 1));
             }
             if !self.flagged(last) {
                 unflagged.push(last);
@@ -143,8 +145,7 @@ impl Assembly {
         }
         if let Some(first) = inside.found() {
             let message = format!(
-                "{} episodes go on after a row that is flagged as their end; repair drops them, or keeps them up to \
-                 that row",
+                "{} episodes go on after a row that is flagged as their end; repair keeps them up to that row",
                 inside.count
             );
             self.report(ProblemCode::RowAfterTerminal, Some(first), message);
