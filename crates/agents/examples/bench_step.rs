@@ -191,9 +191,8 @@ impl Trained {
 
     fn update(&mut self, x: &[f32], batch: usize, pool: &Pool, loss: impl FnOnce(&[f32], &mut [f32])) {
         let Trained { network, params, grads, adam, cache, d_out } = self;
-        grads.fill(0.0);
         loss(network.forward(params, x, batch, cache, pool), d_out);
-        network.backward(params, x, d_out, batch, cache, grads, None, pool);
+        network.backward_overwrite(params, x, d_out, batch, cache, grads, None, pool);
         adam.update(params, grads, pool);
     }
 }

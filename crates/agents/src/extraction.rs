@@ -49,10 +49,9 @@ impl PolicyTrainer {
     pub(crate) fn step(&mut self, batch: &Batch, weights: &[f32], pool: &Pool) -> f64 {
         let TrainedNetwork { network, params, grads, cache, .. } = &mut self.trained;
         let states = batch.current_states();
-        grads.fill(0.0);
         let outputs = network.forward(params, states, batch.size, cache, pool);
         let loss = self.head.weighted_nll(outputs, batch.action_batch(), weights, &mut self.d_outputs, pool);
-        network.backward(params, states, &self.d_outputs, batch.size, cache, grads, None, pool);
+        network.backward_overwrite(params, states, &self.d_outputs, batch.size, cache, grads, None, pool);
         self.trained.update(pool);
         self.follow(pool);
         loss

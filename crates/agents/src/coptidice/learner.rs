@@ -115,8 +115,16 @@ impl DiceLearner {
     fn value_gradient(&mut self, batch: &Batch, pool: &Pool) {
         self.flow(batch, pool);
         let TrainedNetwork { network, params, grads, cache, .. } = &mut self.nu;
-        grads.fill(0.0);
-        network.backward(params, &batch.states, &self.d_nu, 3 * batch.size, cache, grads, None, pool);
+        network.backward_overwrite(
+            params,
+            &batch.states,
+            &self.d_nu,
+            3 * batch.size,
+            cache,
+            grads,
+            None,
+            pool,
+        );
         self.figures.nu_penalty = penalise(&mut self.nu, batch, &self.config, pool);
         let costs = self.limits.len();
         for (k, estimate) in self.figures.cost_estimates.iter_mut().enumerate() {
@@ -129,7 +137,6 @@ impl DiceLearner {
     fn bound_gradient(&mut self, batch: &Batch, pool: &Pool) {
         let Some(CostBound { chi, d_chi, ell }) = &mut self.bound else { return };
         let TrainedNetwork { network, params, grads, cache, .. } = &mut *chi;
-        grads.fill(0.0);
         let outputs = network.forward(params, &batch.states, 3 * batch.size, cache, pool);
         let (epsilon, form) = (self.config.epsilon, self.config.bound_loss);
         let tau = &self.multipliers.tau;
@@ -144,7 +151,7 @@ impl DiceLearner {
             d_chi,
             &mut self.figures.bounds,
         );
-        network.backward(params, &batch.states, d_chi, 3 * batch.size, cache, grads, None, pool);
+        network.backward_overwrite(params, &batch.states, d_chi, 3 * batch.size, cache, grads, None, pool);
         self.figures.chi_penalty = penalise(chi, batch, &self.config, pool);
     }
 

@@ -7,4 +7,7 @@ mod graph;
 mod onnx;
 mod proto;
 
+#[cfg(test)]
+mod tests;
+
 pub use onnx::{exported_acting, save_onnx, to_onnx};
