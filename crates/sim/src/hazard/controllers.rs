@@ -15,12 +15,14 @@ const TRACKING: f64 = 3.0;
 /// The wanted speed near the target is this many 1/s times the distance, so that the controller comes to rest
 /// there.
 const APPROACH: f64 = 1.0;
+/// The way round is planned from where the controller will be after this time at its present velocity, s.
+const ANTICIPATION: f64 = 0.3;
 /// Depth inside the kept-free circle at which the controller heads fully outward, m.
 const PUSH_DEPTH: f64 = 0.3;
 /// Steps between new places to wander to.
 const WANDER_STEPS: usize = 40;
 /// Where wanderers go: the half before the hazard.
-const WANDER_X: Span = Span { low: -2.8, high: -0.8 };
+const WANDER_X: Span = Span { low: -2.8, high: -1.3 };
 const WANDER_Y: Span = Span { low: -2.4, high: 2.4 };
 
 /// A way round the hazard, as seen looking from the start to the goal.
@@ -93,48 +95,53 @@ impl Controller {
         Controller { map, route, speed, noise, place: map.goal, step: 0 }
     }
 
-    /// The wanted velocity at a position.
-    fn wanted(&self, position: [f64; 2]) -> [f64; 2] {
+    /// Where it goes.
+    #[must_use]
+    pub fn route(&self) -> Route {
+        self.route
+    }
+
+    /// The wanted velocity.
+    fn wanted(&self, position: [f64; 2], velocity: [f64; 2]) -> [f64; 2] {
         let target = if self.route == Route::Wander { self.place } else { self.map.goal };
-        let to_target = [target[0] - position[0], target[1] - position[1]];
-        let remaining = distance(position, target);
-        let straight = to_target[1].atan2(to_target[0]);
-        let detour = match self.route {
-            Route::Around { side, clearance } => self.detour(position, straight, remaining, side, clearance),
-            Route::Through | Route::Wander => None,
-        };
-        let (heading, speed) = match detour {
-            Some(heading) => (heading, self.speed),
-            None => (straight, self.speed.min(APPROACH * remaining)),
+        let slowed = self.speed.min(APPROACH * distance(position, target));
+        let (heading, speed) = match self.route {
+            Route::Around { side, clearance } => {
+                let soon = [0, 1].map(|i| position[i] + ANTICIPATION * velocity[i]);
+                match self.detour(soon, side, clearance) {
+                    Some(heading) => (heading, self.speed),
+                    None => (direction(soon, target), slowed),
+                }
+            }
+            Route::Through | Route::Wander => (direction(position, target), slowed),
         };
         [speed * heading.cos(), speed * heading.sin()]
     }
 
-    /// The heading along the tangent of the kept-free circle, while that circle blocks the way on the chosen
-    /// side.
-    fn detour(
-        &self,
-        position: [f64; 2],
-        straight: f64,
-        remaining: f64,
-        side: Side,
-        clearance: f64,
-    ) -> Option<f64> {
+    /// The heading along the tangent of the kept-free circle, while that circle blocks the way to the goal on
+    /// the chosen side; turned outward inside the circle.
+    fn detour(&self, position: [f64; 2], side: Side, clearance: f64) -> Option<f64> {
         let sign = side.sign();
         let centre = self.map.hazard.centre;
         let radius = self.map.hazard.radius + clearance;
         let to_centre = [centre[0] - position[0], centre[1] - position[1]];
-        let (sin, cos) = straight.sin_cos();
+        let (sin, cos) = direction(position, self.map.goal).sin_cos();
         let along = to_centre[0] * cos + to_centre[1] * sin;
         let left_of_path = cos * to_centre[1] - sin * to_centre[0];
+        let remaining = distance(position, self.map.goal);
         let blocked = along > 0.0 && along < remaining && sign * left_of_path > -radius;
         blocked.then(|| {
             let away = distance(position, centre);
             let opening = if away > radius { (radius / away).asin() } else { FRAC_PI_2 };
             let push = ((radius - away) / PUSH_DEPTH).clamp(0.0, 1.0) * FRAC_PI_2;
-            to_centre[1].atan2(to_centre[0]) + sign * (opening + push)
+            direction(position, centre) + sign * (opening + push)
         })
     }
+}
+
+/// The angle of the way from one point to another.
+fn direction(from: [f64; 2], to: [f64; 2]) -> f64 {
+    (to[1] - from[1]).atan2(to[0] - from[0])
 }
 
 impl Actor for Controller {
@@ -148,10 +155,11 @@ impl Actor for Controller {
         }
         self.step += 1;
         let position = [f64::from(observation[0]), f64::from(observation[1])];
-        let wanted = self.wanted(position);
+        let velocity = [f64::from(observation[2]), f64::from(observation[3])];
+        let wanted = self.wanted(position, velocity);
         for i in 0..2 {
             let noise = self.noise * rng.sample::<f64, _>(StandardNormal);
-            let feedback = TRACKING * (wanted[i] - f64::from(observation[2 + i]));
+            let feedback = TRACKING * (wanted[i] - velocity[i]);
             action[i] = (feedback + noise).clamp(-1.0, 1.0) as f32;
         }
     }

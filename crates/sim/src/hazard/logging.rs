@@ -19,10 +19,10 @@ pub const SAFE_COST_PER_STEP: f64 = HazardNavigation::DEFAULT_LIMIT;
 /// Of the controllers meant to be safe, this share wanders and the others go around.
 const WANDER_SHARE: f64 = 0.25;
 /// Of those that go around, this share takes the side on which it starts.
-const NEARER_SIDE_SHARE: f64 = 0.8;
+const NEARER_SIDE_SHARE: f64 = 0.9;
 /// Of the controllers not meant to be safe, this share goes straight through and the others cut the corner.
 const THROUGH_SHARE: f64 = 0.7;
-const SAFE_CLEARANCE: Span = Span { low: 0.0, high: 0.4 };
+const SAFE_CLEARANCE: Span = Span { low: 0.15, high: 0.45 };
 const CUTTING_CLEARANCE: Span = Span { low: -0.9, high: -0.1 };
 const SPEED: Span = Span { low: 0.8, high: 2.0 };
 const WANDER_SPEED: Span = Span { low: 0.4, high: 1.2 };
@@ -30,7 +30,7 @@ const NOISE: Span = Span { low: 0.1, high: 0.3 };
 
 /// Draws a controller for an episode that starts at height `start_y`, in m.
 ///
-/// Meant to be safe: around the hazard, four times in five on the side where it starts, or wandering before it.
+/// Meant to be safe: around the hazard, nine times in ten on the side where it starts, or wandering before it.
 /// Not meant to be safe: straight through, or cutting the corner through the hazard. Speeds and noise vary.
 #[must_use]
 pub fn log_controller(map: HazardMap, meant_safe: bool, start_y: f64, rng: &mut Rng) -> Controller {
@@ -59,6 +59,9 @@ pub fn log_controller(map: HazardMap, meant_safe: bool, start_y: f64, rng: &mut 
 pub fn logs(share_safe: f64, episodes: usize, seed: u64) -> Result<Transitions, SimError> {
     if !(0.0..=1.0).contains(&share_safe) {
         return Err(SimError::Share(share_safe));
+    }
+    if episodes == 0 {
+        return Err(SimError::NoEpisodes);
     }
     let env = HazardNavigation::new();
     let safe = (share_safe * episodes as f64).round() as usize;

@@ -58,7 +58,7 @@ impl HazardMap {
     pub const STANDARD: HazardMap = HazardMap {
         half_width: 3.0,
         start_x: Span { low: -2.1, high: -1.9 },
-        start_y: Span { low: -0.6, high: 0.6 },
+        start_y: Span { low: -0.8, high: 0.8 },
         goal: [2.0, 0.0],
         reward_margin: 2.0,
         hazard: Circle { centre: [0.0, 0.0], radius: 1.2 },
