@@ -61,6 +61,46 @@ fn cells_are_pure() {
     }
 }
 
+/// With many trajectories both readings of the data's distribution give nearly the same policies; with few, each
+/// still gives policies. Two runs of 2000 trajectories: values within a few standard errors of a frequency.
+#[test]
+fn estimated_occupancies_work_and_converge_to_known_ones() {
+    let known = ExperimentConfig::new(Experiment::Fig1);
+    let estimated = ExperimentConfig { data_occupancy: DataOccupancy::Estimated, ..known.clone() };
+    for setting in 0..2 {
+        let (a, b) = (cell(&known, setting, 3, 2000).unwrap(), cell(&estimated, setting, 3, 2000).unwrap());
+        assert_eq!(a.algorithms[0], b.algorithms[0], "cloning does not depend on it");
+        assert_eq!(a.algorithms[1], b.algorithms[1], "nor does the linear program");
+        for (x, y) in a.algorithms.iter().zip(&b.algorithms) {
+            assert!((x.reward - y.reward).abs() < 0.03 && (x.cost - y.cost).abs() < 0.02, "{x:?} {y:?}");
+        }
+        let few = cell(&estimated, setting, 3, 10).unwrap();
+        assert!(few.algorithms.iter().all(|a| a.reward > 0.0 && a.cost >= 0.0));
+    }
+}
+
+/// Orders of magnitude of the main figure in four runs: optima are optima, clones of many trajectories are the
+/// behaviour, and the bound makes COptiDICE cheaper than without.
+#[test]
+fn results_make_sense() {
+    let config = ExperimentConfig { trajectories: vec![2000], ..ExperimentConfig::new(Experiment::Fig1) };
+    for run in 0..4 {
+        for (setting, cost) in BEHAVIOUR_COSTS.into_iter().enumerate() {
+            let c = cell(&config, setting, run, 2000).unwrap();
+            assert!((c.behaviour_cost - cost).abs() < 1e-6);
+            assert!(
+                (c.algorithms[0].cost - cost).abs() < 0.01 && c.normalized_reward(Algorithm::Bc).abs() < 0.2
+            );
+            for (result, algorithm) in c.algorithms.iter().zip(Algorithm::ALL) {
+                // More reward than the optimum only by costing more than the limit.
+                assert!(result.reward <= c.optimal_reward + 1e-9 || result.cost > CMDP_LIMIT, "{algorithm}");
+            }
+            let [naive, conservative] = [c.algorithms[3], c.algorithms[4]];
+            assert!(conservative.cost < naive.cost && conservative.reward < naive.reward + 1e-9);
+        }
+    }
+}
+
 #[test]
 fn threads_shards_and_interruptions_change_nothing() {
     let directory = tempfile::tempdir().unwrap();

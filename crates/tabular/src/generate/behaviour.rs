@@ -119,8 +119,16 @@ impl BehaviourBuilder {
         if found.reward <= target {
             return Ok(Behaviour { policy: coldest, reward: found.reward, cost: found.costs[0] });
         }
-        let evaluator = &mut self.evaluator;
-        let scan = Scan { evaluator, m, q: &q, uniform: &uniform, limit: config.limit, start: None };
+        let limit = config.limit;
+        let scan = Scan {
+            evaluator: &mut self.evaluator,
+            m,
+            free: &unrewarded(m)?,
+            q: &q,
+            uniform: &uniform,
+            limit,
+            start: None,
+        };
         scan.first_below(target, &coldest)
     }
 
@@ -137,6 +145,8 @@ impl BehaviourBuilder {
 struct Scan<'a> {
     evaluator: &'a mut Evaluator,
     m: &'a Cmdp,
+    /// The same without reward.
+    free: &'a Cmdp,
     q: &'a [f64],
     uniform: &'a Policy,
     limit: f64,
@@ -182,7 +192,7 @@ impl Scan<'_> {
         let soft = self.softmax(k)?;
         let data = known_behaviour_occupancy(self.evaluator, self.m, &soft)?;
         let problem = Problem {
-            model: self.m,
+            model: self.free,
             data_occupancy: &data,
             limits: &[self.limit],
             divergence: Divergence::Chi2,
@@ -199,6 +209,12 @@ impl Scan<'_> {
     }
 }
 
+fn unrewarded(m: &Cmdp) -> Result<Cmdp, GenerateError> {
+    let mut parts = m.clone().into_parts();
+    parts.reward.fill(0.0);
+    Ok(Cmdp::new(parts)?)
+}
+
 fn same(a: &Policy, b: &Policy) -> bool {
     a.probabilities().iter().zip(b.probabilities()).all(|(x, y)| (x - y).abs() < 1e-13)
 }
@@ -213,4 +229,94 @@ fn softmax(shape: &Policy, q: &[f64], temperature: f64) -> Result<Policy, Genera
         }
     }
     Ok(Policy::from_mass(shape, &mass)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate::RandomCmdpConfig;
+    use crate::linalg::spd::dot;
+
+    /// What the definition needs, found by walking through every temperature.
+    struct Walk {
+        temperature: usize,
+        behaviour: Behaviour,
+        largest_drop: f64,
+    }
+
+    fn walk(m: &Cmdp, limit: f64) -> (f64, Walk) {
+        let mut builder = BehaviourBuilder::new(m.states());
+        let uniform = Policy::uniform(m.states(), m.actions()).unwrap();
+        let best = builder.lp.solve(m, &[limit]).unwrap().policy(&uniform, POLICY_FLOOR).unwrap();
+        let q = builder.action_values(m, &best).unwrap();
+        let optimal = builder.evaluator.evaluate(m, &best).unwrap().reward;
+        let target = 0.9 * optimal + 0.1 * builder.evaluator.evaluate(m, &uniform).unwrap().reward;
+        let free = unrewarded(m).unwrap();
+        let evaluator = &mut builder.evaluator;
+        let mut scan = Scan { evaluator, m, free: &free, q: &q, uniform: &uniform, limit, start: None };
+        let (mut before, mut largest_drop) = (f64::NEG_INFINITY, 0.0_f64);
+        for temperature in 1.. {
+            let behaviour = scan.projected(temperature).unwrap();
+            largest_drop = largest_drop.max(before - behaviour.reward);
+            before = behaviour.reward;
+            if behaviour.reward <= target {
+                return (target, Walk { temperature, behaviour, largest_drop });
+            }
+        }
+        unreachable!()
+    }
+
+    fn compare(runs: std::ops::Range<u64>) -> (usize, usize) {
+        let (mut first, mut all) = (0, 0);
+        for run in runs {
+            let m = RandomCmdpConfig::default().draw(31, run).unwrap().cmdp;
+            for limit in [0.09, 0.11] {
+                let (target, walked) = walk(&m, limit);
+                assert!(walked.largest_drop < LARGEST_DROP, "{}", walked.largest_drop);
+                let built = BehaviourBuilder::new(50).build(&m, BehaviourConfig::with_limit(limit)).unwrap();
+                assert!(built.reward <= target);
+                // Started from other multipliers, so equal up to the accuracy of the projection.
+                let same = built.policy.probabilities().iter().zip(walked.behaviour.policy.probabilities());
+                let far = same.map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
+                assert!(far < 1e-6, "run {run}, limit {limit}, temperature {}: {far}", walked.temperature);
+                assert!(built.cost <= limit + 1e-6, "{}", built.cost);
+                first += usize::from(walked.temperature == 1);
+                all += 1;
+            }
+        }
+        (first, all)
+    }
+
+    #[test]
+    fn strides_find_what_walking_finds() {
+        compare(0..3);
+    }
+
+    /// 400 behaviours: several end at the first temperature, several later.
+    #[test]
+    #[ignore = "half a minute"]
+    fn strides_find_what_walking_finds_many_times() {
+        let (first, all) = compare(0..200);
+        assert!(first > all / 10 && first < all * 9 / 10, "{first} of {all}");
+    }
+
+    /// What the builder reports of a policy is what the policy does.
+    #[test]
+    fn behaviour_is_evaluated_as_it_is() {
+        let m = RandomCmdpConfig::default().draw(31, 7).unwrap().cmdp;
+        let built = BehaviourBuilder::new(50).build(&m, BehaviourConfig::with_limit(0.11)).unwrap();
+        let e = Evaluator::new(50).evaluate(&m, &built.policy).unwrap();
+        assert_eq!((e.reward, e.costs[0]), (built.reward, built.cost));
+        assert!((dot(&e.occupancy, m.reward()) - e.reward).abs() < 1e-14);
+    }
+
+    #[test]
+    fn impossible_behaviours_are_refused() {
+        let m = RandomCmdpConfig::default().draw(31, 0).unwrap().cmdp;
+        let mut builder = BehaviourBuilder::new(50);
+        let negative = builder.build(&m, BehaviourConfig::with_limit(-0.1));
+        assert!(matches!(negative, Err(GenerateError::Behaviour { outcome: Outcome::Infeasible, .. })));
+        let poor = BehaviourConfig { limit: 0.09, optimality: -20.0 };
+        assert!(matches!(builder.build(&m, poor), Err(GenerateError::Target { .. })));
+    }
 }
