@@ -14,7 +14,7 @@
 //! episode of varying length grants to every last step (`coptidice_core::limits`).
 
 use coptidice_core::{CostConstraint, EpisodeHorizon};
-use coptidice_data::{Actions, Transitions};
+use coptidice_data::{Actions, EpisodeEnd, Transitions};
 
 use crate::config::{ConfigError, LogFacts, RewardScale, ScaleRule, TrainConfig};
 use crate::policy::Normalizer;
@@ -56,6 +56,11 @@ pub struct Problem<'a> {
     pub costs: Vec<ConstrainedCost>,
     /// Mean of the scaled rewards: where `mu` starts.
     pub mean_reward: f64,
+    /// Mean of the scaled costs, last steps' credit included, `[K]`.
+    pub mean_costs: Vec<f64>,
+    /// Mean of `1 - gamma` where the process goes on, of 1 where it ends: what a constant value function loses in a
+    /// step, as a share of itself. 0 at `gamma = 1`.
+    pub mean_loss: f64,
     /// Size up to which a value function of this problem may reasonably grow.
     pub value_scale: ValueScale,
 }
@@ -115,6 +120,7 @@ impl<'a> Problem<'a> {
             RewardScale::Rule(ScaleRule::Std) if deviation > 0.0 => 1.0 / deviation,
             RewardScale::Rule(ScaleRule::Std) => 1.0,
         };
+        let mean_costs = costs.iter().map(|cost| mean_cost(cost, data)).collect();
         let value_scale = ValueScale {
             horizon: horizon(config, &facts),
             reward: largest(data.rewards().iter().copied()) * reward_scale,
@@ -130,6 +136,8 @@ impl<'a> Problem<'a> {
             reward_scale,
             costs,
             mean_reward: mean * reward_scale,
+            mean_costs,
+            mean_loss: mean_loss(config.gamma, data),
             value_scale,
         })
     }
@@ -187,6 +195,22 @@ fn constrained_costs(
             Ok(ConstrainedCost { name: limit.cost.clone(), column, constraint, scale })
         })
         .collect()
+}
+
+/// Mean of a scaled cost, last steps' credit included.
+fn mean_cost(cost: &ConstrainedCost, data: &Transitions) -> f64 {
+    let total: f64 = (0..data.len()).map(|row| f64::from(data.costs(row)[cost.column])).sum();
+    let credit = cost.constraint.last_step_credit * data.episodes().len() as f64;
+    (total - credit) * cost.scale / data.len() as f64
+}
+
+/// See [`Problem::mean_loss`].
+fn mean_loss(gamma: f64, data: &Transitions) -> f64 {
+    if gamma == 1.0 {
+        return 0.0;
+    }
+    let ends = data.episodes().iter().filter(|episode| episode.end == EpisodeEnd::Terminal).count() as f64;
+    1.0 - gamma * (1.0 - ends / data.len() as f64)
 }
 
 fn mean_steps(facts: &LogFacts) -> f64 {

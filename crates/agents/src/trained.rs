@@ -31,6 +31,15 @@ impl TrainedNetwork {
         Ok(TrainedNetwork { network, params, grads, adam, cache })
     }
 
+    /// Moves what the network puts out by `shift`, one number per output.
+    pub(crate) fn shift_outputs(&mut self, shift: &[f64]) {
+        // The bias of the output layer is the last slice of the layout.
+        let bias = self.params.len() - shift.len();
+        for (bias, shift) in self.params[bias..].iter_mut().zip(shift) {
+            *bias += *shift as f32;
+        }
+    }
+
     /// Adam on the gathered gradient.
     pub(crate) fn update(&mut self, pool: &Pool) {
         self.adam.update(&mut self.params, &self.grads, pool);

@@ -62,6 +62,7 @@ fn config(data: &Transitions, algorithm: Algorithm, fields: &str) -> TrainConfig
         ("checkpoint_every", "8"),
         ("log_every", "5"),
         ("keep_checkpoints", "10"),
+        ("start_at_mean", "true"),
         ("policy_average_rate", "0.05"),
     ];
     let mut text = format!("algo = \"{algorithm}\"\n{fields}\n");

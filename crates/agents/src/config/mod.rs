@@ -115,6 +115,8 @@ pub struct TrainConfig {
     pub lambda_max: f64,
     /// Form of the cost bound's loss.
     pub bound_loss: BoundLoss,
+    /// Whether `nu` and `chi` start at the constant that meets the flow on average (they start near 0 otherwise).
+    pub start_at_mean: bool,
     /// Whether observations are shifted and scaled to mean 0 and standard deviation 1.
     pub normalize_observations: bool,
     /// Scaling of rewards.

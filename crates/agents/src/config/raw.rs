@@ -46,6 +46,9 @@ pub struct RawConfig {
     /// Form of the cost bound: `paper`, `reweighted` (as the paper's, with `lambda` driven by the cost under the tilted
     /// weights), or `reference` for the form of the authors' published code.
     pub bound_loss: Option<BoundLoss>,
+    /// Whether `nu` and `chi` start at the constant that meets the flow on average, instead of near 0. Values are of
+    /// the size `1/(1-gamma)`; from 0 the first thousands of steps go into getting there.
+    pub start_at_mean: Option<bool>,
     /// Whether observations are shifted and scaled to mean 0 and standard deviation 1. Exported with the policy.
     pub normalize_observations: Option<bool>,
     /// Scaling of rewards: `"none"`, `"std"` or a positive factor. Reported figures are in the log's own units.
@@ -181,8 +184,8 @@ impl RawConfig {
             };
         }
         take!(self => config; steps batch_size seed threads gamma alpha epsilon divergence learning_rate
-            policy_learning_rate multiplier_learning_rate lambda_max bound_loss normalize_observations
-            reward_scale extraction policy_average_rate acting checkpoint_every keep_checkpoints log_every);
+            policy_learning_rate multiplier_learning_rate lambda_max bound_loss start_at_mean
+            normalize_observations reward_scale extraction policy_average_rate acting checkpoint_every keep_checkpoints log_every);
         if let Some(penalty) = self.gradient_penalty {
             take!(penalty => config.gradient_penalty; coefficient bound);
         }

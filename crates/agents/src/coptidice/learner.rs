@@ -63,7 +63,8 @@ impl DiceLearner {
             let spec = NetworkSpec { input, blocks: config.networks.value.clone(), output };
             TrainedNetwork::new(spec, config.seed, purpose, config.learning_rate, 3 * size)
         };
-        let bound = match constraint {
+        let mut nu = value_network(1, "nu")?;
+        let mut bound = match constraint {
             Constraint::UpperBound => Some(CostBound {
                 chi: value_network(costs, "chi")?,
                 d_chi: vec![0.0; 3 * size * costs],
@@ -74,16 +75,20 @@ impl DiceLearner {
         let mu = if config.gamma == 1.0 { problem.mean_reward } else { 0.0 };
         let constrained = constraint != Constraint::None;
         let rate = config.multiplier_learning_rate;
+        let multipliers = Multipliers::new(costs, constrained, mu, rate, config.lambda_max);
+        if config.start_at_mean && problem.mean_loss > 0.0 {
+            start_at_mean(problem, &multipliers.lambda, &mut nu, bound.as_mut());
+        }
         Ok(DiceLearner {
             config: config.clone(),
             limits: problem.costs.iter().map(|cost| cost.scaled_limit()).collect(),
             value_scale: problem.value_scale.clone(),
             cost_names: problem.costs.iter().map(|cost| cost.name.clone()).collect(),
             constraint,
-            nu: value_network(1, "nu")?,
+            nu,
             d_nu: vec![0.0; 3 * size],
             bound,
-            multipliers: Multipliers::new(costs, constrained, mu, rate, config.lambda_max),
+            multipliers,
             d_log_lambda: vec![0.0; costs],
             policy: PolicyTrainer::new(problem)?,
             w: vec![0.0; size],
@@ -178,6 +183,23 @@ impl DiceLearner {
         self.value_gradient(batch, pool);
         self.bound_gradient(batch, pool);
         self.multiplier_gradient();
+    }
+}
+
+/// Starts the value functions at the constants that are right on average. With `nu` constant the mean of `e` is
+/// `mean(r - lambda'c) - loss nu`, and with `chi_k` constant that of `ell` at `w = 1` is the mean cost: both networks
+/// then only have differences between states to learn.
+fn start_at_mean(
+    problem: &Problem<'_>,
+    lambda: &[f64],
+    nu: &mut TrainedNetwork,
+    bound: Option<&mut CostBound>,
+) {
+    let priced: f64 = lambda.iter().zip(&problem.mean_costs).map(|(l, c)| l * c).sum();
+    nu.shift_outputs(&[(problem.mean_reward - priced) / problem.mean_loss]);
+    if let Some(bound) = bound {
+        let costs: Vec<f64> = problem.mean_costs.iter().map(|cost| cost / problem.mean_loss).collect();
+        bound.chi.shift_outputs(&costs);
     }
 }
 
