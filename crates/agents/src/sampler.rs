@@ -16,6 +16,8 @@ use crate::problem::Problem;
 pub struct Batch {
     /// `B`.
     pub size: usize,
+    /// The gradient step for which it was drawn.
+    pub step: u64,
     /// `[3B, D]`: `s`, then `s'`, then `s0`, normalised.
     pub states: Vec<f32>,
     /// `[B, D]`: `u s0 + (1-u) s` with `u` uniform on (0,1), where gradients are penalised.
@@ -44,6 +46,7 @@ impl Batch {
         };
         Batch {
             size,
+            step: 0,
             states: vec![0.0; 3 * size * dim],
             mixes: vec![0.0; size * dim],
             actions: vec![0.0; size * action_width],
@@ -72,6 +75,13 @@ impl Batch {
         }
     }
 
+    /// The states `s'`, `[B, D]`.
+    #[must_use]
+    pub fn next_states(&self) -> &[f32] {
+        let third = self.states.len() / 3;
+        &self.states[third..2 * third]
+    }
+
     /// The states `s`, `[B, D]`.
     #[must_use]
     pub fn current_states(&self) -> &[f32] {
@@ -97,6 +107,7 @@ impl<'a> Sampler<'a> {
     pub fn draw(&mut self, step: u64) -> &Batch {
         let data = self.problem.data;
         let mut rng = stream(self.problem.config.seed, "batch", step);
+        self.batch.step = step;
         // All four are drawn for every sample, so that no sample's draws depend on another's contents.
         self.gather(|_| {
             let row = rng.random_range(0..data.len());

@@ -71,7 +71,10 @@ fn config(data: &Transitions, algorithm: Algorithm, fields: &str) -> TrainConfig
             text += &format!("{name} = {value}\n");
         }
     }
-    text += "[gradient_penalty]\ncoefficient = 0.1\nbound = 0.01\n[networks]\nmixture_components = 2\n\
+    let components = if fields.contains("critic_guided") { 1 } else { 2 };
+    text += "[gradient_penalty]\ncoefficient = 0.1\nbound = 0.01\n";
+    text += &format!("[networks]\nmixture_components = {components}\n");
+    text += "\
         value = [{ kind = \"dense\", width = 8, layer_norm = true, activation = \"tanh\" },\
                  { kind = \"dense\", width = 8, layer_norm = false, activation = \"elu\" }]\n\
         policy = [{ kind = \"dense\", width = 8, layer_norm = false, activation = \"relu\" },\
@@ -139,9 +142,14 @@ fn each_case(mut check: impl FnMut(&TrainConfig, &Transitions)) {
     for entry in ALGORITHMS {
         for action in spaces() {
             let data = log(&action, 1);
-            for fields in
-                ["", "gamma = 1.0", "epsilon = 0.0\ndivergence = \"chi2\"", "bound_loss = \"reference\""]
-            {
+            for fields in [
+                "",
+                "gamma = 1.0",
+                "epsilon = 0.0\ndivergence = \"chi2\"",
+                "bound_loss = \"reference\"",
+                "extraction = \"state_normalized\"",
+                "extraction = \"critic_guided\"",
+            ] {
                 check(&config(&data, entry.algorithm, fields), &data);
             }
         }

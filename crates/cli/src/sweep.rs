@@ -124,6 +124,10 @@ pub(crate) struct CellResult {
     pub(crate) log: String,
     pub(crate) variant: String,
     pub(crate) seed: u64,
+    /// The configuration it was trained with, as written (TOML).
+    pub(crate) settings: String,
+    /// Fingerprint of the log.
+    pub(crate) fingerprint: String,
     /// Whether training came to its end; no figure of a simulator otherwise.
     pub(crate) outcome: String,
     /// Mean return of an episode in the simulator.
@@ -194,10 +198,22 @@ impl Sweep {
         &self.out
     }
 
-    /// The result of a cell, where it is there.
+    /// The result of a cell, where it is there. One that was made with other settings or from another log is an
+    /// error: tables must not mix descriptions.
     pub(crate) fn result(&self, cell: Cell<'_>) -> Result<Option<CellResult>, Failure> {
         let path = self.result_path(cell);
-        if path.exists() { read_json(&path).map(Some) } else { Ok(None) }
+        if !path.exists() {
+            return Ok(None);
+        }
+        let result: CellResult = read_json(&path)?;
+        let same_log = result.fingerprint == self.data(&cell.log.name).fingerprint().to_string();
+        if !same_log || result.settings != written(&self.config(cell)?)? {
+            return Err(Failure::usage(
+                format!("{} was made with other settings or from another log", path.display()),
+                "give another --out, or remove this file and the cell's directory under runs/",
+            ));
+        }
+        Ok(Some(result))
     }
 
     /// The log of that name.
@@ -224,6 +240,10 @@ impl Sweep {
         }];
         Ok(raw)
     }
+}
+
+fn written(config: &RawConfig) -> Result<String, Failure> {
+    toml::to_string(config).map_err(|error| Failure::work(&error))
 }
 
 impl Cell<'_> {
@@ -275,7 +295,8 @@ fn run_cell(sweep: &Sweep, cell: Cell<'_>) -> Done {
     };
     let (run, _, outcome) = train(job)?;
     let history = History::read(&run.root().join(METRICS_FILE)).map_err(|error| Failure::work(&error))?;
-    let mut result = promises(cell, &history);
+    let fingerprint = sweep.data(&cell.log.name).fingerprint().to_string();
+    let mut result = promises(cell, written(&sweep.config(cell)?)?, fingerprint, &history);
     match outcome {
         TrainOutcome::Finished { policy, .. } => {
             let env = environment(&sweep.plan.environment)?;
@@ -302,7 +323,7 @@ fn run_cell(sweep: &Sweep, cell: Cell<'_>) -> Done {
 }
 
 /// The dual's own figures, from the metrics of the last tenth of the run.
-fn promises(cell: Cell<'_>, history: &History) -> CellResult {
+fn promises(cell: Cell<'_>, settings: String, fingerprint: String, history: &History) -> CellResult {
     let late = |name: &str| crate::pages::late(history, name);
     let first = |stem: &str| {
         let name = history.names().into_iter().find(|name| name.starts_with(stem)).map(str::to_owned)?;
@@ -313,6 +334,8 @@ fn promises(cell: Cell<'_>, history: &History) -> CellResult {
         log: cell.log.name.clone(),
         variant: cell.variant.name.clone(),
         seed: cell.seed,
+        settings,
+        fingerprint,
         outcome: "finished".to_owned(),
         return_mean: None,
         cost_per_step: None,

@@ -153,7 +153,7 @@ impl Network {
         d_x: Option<&mut [f32]>,
         pool: &Pool,
     ) {
-        self.backward_pass(params, x, d_out, batch, cache, grads, d_x, pool, false);
+        self.backward_pass(params, x, d_out, batch, cache, Some((grads, false)), d_x, pool);
     }
 
     /// [`Network::backward`] that **replaces** what stands in `grads`: saves setting it to zero and reading it.
@@ -171,7 +171,25 @@ impl Network {
         d_x: Option<&mut [f32]>,
         pool: &Pool,
     ) {
-        self.backward_pass(params, x, d_out, batch, cache, grads, d_x, pool, true);
+        self.backward_pass(params, x, d_out, batch, cache, Some((grads, true)), d_x, pool);
+    }
+
+    /// [`Network::backward`] of frozen parameters: only the derivative with respect to the input is formed, and
+    /// written to `d_x: [batch * input]`.
+    ///
+    /// # Panics
+    /// If a length does not fit the network, or the batch the cache.
+    pub fn input_gradient(
+        &self,
+        params: &[f32],
+        x: &[f32],
+        d_out: &[f32],
+        batch: usize,
+        cache: &mut Cache,
+        d_x: &mut [f32],
+        pool: &Pool,
+    ) {
+        self.backward_pass(params, x, d_out, batch, cache, None, Some(d_x), pool);
     }
 
     fn backward_pass(
@@ -181,14 +199,12 @@ impl Network {
         d_out: &[f32],
         batch: usize,
         cache: &mut Cache,
-        grads: &mut [f32],
+        grads: Option<(&mut [f32], bool)>,
         d_x: Option<&mut [f32]>,
         pool: &Pool,
-        overwrite: bool,
     ) {
         self.check(params, x, batch, cache);
         assert_eq!(d_out.len(), batch * self.spec.output, "d_out must be [batch * output]");
-        assert_eq!(grads.len(), self.parameters, "gradients of another network");
         let (d_x, d_x_width): (&mut [f32], usize) = match d_x {
             Some(d_x) => {
                 assert_eq!(d_x.len(), x.len(), "d_x must be [batch * input]");
@@ -204,9 +220,12 @@ impl Network {
             rows.each(chunks, d_out, d_x, pool, &|chunk, count, d_out, d_x| {
                 passes::backward(&self.blocks, weights, d_out, d_x, chunk, count, false);
             });
-            let inputs = Inputs::Batch { x, rows: rows.cut.rows, width: self.spec.input };
-            let chunks = &chunks[..rows.cut.chunks];
-            Sources { blocks: &self.blocks, chunks, inputs, overwrite }.add_to(grads, &self.pieces, pool);
+            if let Some((grads, overwrite)) = grads {
+                assert_eq!(grads.len(), self.parameters, "gradients of another network");
+                let inputs = Inputs::Batch { x, rows: rows.cut.rows, width: self.spec.input };
+                let chunks = &chunks[..rows.cut.chunks];
+                Sources { blocks: &self.blocks, chunks, inputs, overwrite }.add_to(grads, &self.pieces, pool);
+            }
         });
     }
 

@@ -19,7 +19,7 @@ use crate::policy::Acting;
 use crate::registry::Algorithm;
 
 pub use preset::Preset;
-pub use raw::{RawConfig, RawGradientPenalty, RawHorizon, RawLimit, RawNetworks};
+pub use raw::{RawConfig, RawCritic, RawGradientPenalty, RawHorizon, RawLimit, RawNetworks, RawStateWeight};
 
 /// A cost and its limit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -66,6 +66,34 @@ pub enum ScaleRule {
 pub enum Extraction {
     /// Behaviour cloning weighted by `w` (`eq:weighted_bc`).
     WeightedBc,
+    /// The same with weights divided by their fitted mean at the state; see [`StateWeight`].
+    StateNormalized,
+    /// Closeness to the log weighted by `w`, and the value of the policy's own action under reward less priced
+    /// costs; see [`Critic`]. Continuous policies are single Gaussians.
+    CriticGuided,
+}
+
+/// Weights of `extraction = "state_normalized"`: `min(w/(h(s) + floor), clip)` with `h(s)` fitted to `E[w given s]`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct StateWeight {
+    /// Added to `h(s)`.
+    pub floor: f32,
+    /// Largest weight.
+    pub clip: f32,
+}
+
+/// The critic of `extraction = "critic_guided"`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Critic {
+    /// Discount of the critic's values, in `[0, 1)`; shorter than the dual's, because it has only to rank actions.
+    pub discount: f64,
+    /// Weight of the critic, in standard deviations of its values, against closeness to the log, in squares of half
+    /// the action's range.
+    pub guidance: f32,
+    /// Rate at which the target networks follow, in `(0, 1]`.
+    pub target_rate: f32,
+    /// Deviation of the noise on the action that a target is taken at, in halves of the action's range.
+    pub smoothing: f32,
 }
 
 /// The networks, without their last linear layer.
@@ -123,6 +151,10 @@ pub struct TrainConfig {
     pub reward_scale: RewardScale,
     /// How the policy is drawn from `w`.
     pub extraction: Extraction,
+    /// Weights of the state-normalised extraction.
+    pub state_weight: StateWeight,
+    /// The critic of the guided extraction.
+    pub critic: Critic,
     /// Rate of the exponential average of the policy's weights, which is what is exported; 0 exports the last ones.
     pub policy_average_rate: f32,
     /// How the exported policy acts.

@@ -4,7 +4,9 @@ use coptidice_core::Divergence;
 use coptidice_nn::{Activation, BlockSpec};
 use serde::{Deserialize, Serialize};
 
-use super::{Extraction, GradientPenalty, Networks, RewardScale, ScaleRule, TrainConfig};
+use super::{
+    Critic, Extraction, GradientPenalty, Networks, RewardScale, ScaleRule, StateWeight, TrainConfig,
+};
 use crate::coptidice::losses::BoundLoss;
 use crate::policy::Acting;
 use crate::registry::Algorithm;
@@ -78,6 +80,8 @@ fn paper(algo: Algorithm) -> TrainConfig {
         normalize_observations: false,
         reward_scale: RewardScale::Rule(ScaleRule::None),
         extraction: Extraction::WeightedBc,
+        state_weight: StateWeight { floor: 0.02, clip: 10.0 },
+        critic: Critic { discount: 0.99, guidance: 2.5, target_rate: 0.005, smoothing: 0.2 },
         policy_average_rate: 0.0,
         acting: Acting::Mean,
         checkpoint_every: 1000,

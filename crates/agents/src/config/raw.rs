@@ -53,7 +53,7 @@ pub struct RawConfig {
     pub normalize_observations: Option<bool>,
     /// Scaling of rewards: `"none"`, `"std"` or a positive factor. Reported figures are in the log's own units.
     pub reward_scale: Option<RewardScale>,
-    /// How the policy is drawn from the occupancy ratios: `weighted_bc`.
+    /// How the policy is drawn from the occupancy ratios: `weighted_bc`, `state_normalized` or `critic_guided`.
     pub extraction: Option<Extraction>,
     /// Rate of the exponential average of the policy's weights, in `[0, 1)`. The average is what is exported;
     /// 0 exports the last weights.
@@ -68,6 +68,10 @@ pub struct RawConfig {
     pub log_every: Option<u64>,
     /// Gradient penalty of `nu` and `chi`.
     pub gradient_penalty: Option<RawGradientPenalty>,
+    /// Weights of the state-normalised extraction.
+    pub state_weight: Option<RawStateWeight>,
+    /// The critic of the guided extraction.
+    pub critic: Option<RawCritic>,
     /// The networks.
     pub networks: Option<RawNetworks>,
     /// Costs and their limits. Algorithms that keep no limit report the costs all the same.
@@ -83,6 +87,30 @@ pub struct RawGradientPenalty {
     pub coefficient: Option<f32>,
     /// Norm of the gradient up to which nothing is charged.
     pub bound: Option<f32>,
+}
+
+/// See [`super::StateWeight`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawStateWeight {
+    /// Added to the fitted mean of `w`; positive.
+    pub floor: Option<f32>,
+    /// Largest weight; positive.
+    pub clip: Option<f32>,
+}
+
+/// See [`super::Critic`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawCritic {
+    /// Discount of the critic's values, in `[0, 1)`.
+    pub discount: Option<f64>,
+    /// Weight of the critic against closeness to the log; 0 or above.
+    pub guidance: Option<f32>,
+    /// Rate at which the target networks follow, in `(0, 1]`.
+    pub target_rate: Option<f32>,
+    /// Deviation of the noise on target actions, in halves of the action's range; 0 or above.
+    pub smoothing: Option<f32>,
 }
 
 /// See [`super::Networks`].
@@ -189,6 +217,16 @@ impl RawConfig {
         if let Some(penalty) = self.gradient_penalty {
             take!(penalty => config.gradient_penalty; coefficient bound);
         }
+        if let Some(weight) = self.state_weight {
+            take!(weight => config.state_weight; floor clip);
+        }
+        if let Some(critic) = self.critic {
+            take!(critic => config.critic; discount guidance target_rate smoothing);
+        }
+        if config.extraction == Extraction::CriticGuided {
+            // Its actions are the locations of one Gaussian.
+            config.networks.mixture_components = 1;
+        }
         if let Some(networks) = self.networks {
             take!(networks => config.networks; value policy mixture_components min_scale);
         }
@@ -266,7 +304,27 @@ fn check(config: &TrainConfig, facts: &LogFacts) -> Result<(), ConfigError> {
     range(config.log_every >= 1, "log_every", &config.log_every, COUNT)?;
     let components = config.networks.mixture_components;
     range((1..=100).contains(&components), "networks.mixture_components", &components, "1 to 100")?;
+    let single = config.extraction != Extraction::CriticGuided || components == 1;
+    range(single, "networks.mixture_components", &components, "1 with extraction = \"critic_guided\"")?;
+    check_extraction(config)?;
     check_limits(config, facts)
+}
+
+fn check_extraction(config: &TrainConfig) -> Result<(), ConfigError> {
+    let range = |good: bool, field, value: &dyn std::fmt::Display, allowed| {
+        if good { Ok(()) } else { Err(ConfigError::Range { field, value: value.to_string(), allowed }) }
+    };
+    let (weight, critic) = (config.state_weight, config.critic);
+    for (field, value) in [("state_weight.floor", weight.floor), ("state_weight.clip", weight.clip)] {
+        range(positive(f64::from(value)), field, &value, "a finite number above 0")?;
+    }
+    range((0.0..1.0).contains(&critic.discount), "critic.discount", &critic.discount, "a number in [0, 1)")?;
+    let rate = critic.target_rate;
+    range(rate > 0.0 && rate <= 1.0, "critic.target_rate", &rate, "a number in (0, 1]")?;
+    for (field, value) in [("critic.guidance", critic.guidance), ("critic.smoothing", critic.smoothing)] {
+        range(value >= 0.0 && value.is_finite(), field, &value, "a finite number, 0 or above")?;
+    }
+    Ok(())
 }
 
 fn positive(value: f64) -> bool {

@@ -5,6 +5,7 @@ use coptidice_nn::Penalty;
 use super::learner::Constraint;
 use super::losses::{Bound, FlowLoss};
 use super::multipliers::Multipliers;
+use crate::extraction::Extractor;
 use crate::learner::BadQuantity;
 use crate::problem::{Problem, ValueScale};
 use crate::sampler::Batch;
@@ -25,7 +26,6 @@ pub(crate) struct Figures {
     pub(crate) nu_penalty: Penalty,
     pub(crate) chi_penalty: Penalty,
     pub(crate) multiplier_loss: f64,
-    pub(crate) policy_loss: f64,
     /// Plain estimates `mean(w c)`, `[K]`.
     pub(crate) cost_estimates: Vec<f64>,
     /// What is compared with the limits, `[K]`.
@@ -42,7 +42,6 @@ impl Figures {
             nu_penalty: NO_PENALTY,
             chi_penalty: NO_PENALTY,
             multiplier_loss: 0.0,
-            policy_loss: 0.0,
             cost_estimates: vec![0.0; costs],
             compared: vec![0.0; costs],
             bounds: vec![Bound::default(); costs],
@@ -79,9 +78,6 @@ impl Figures {
                 return bad(format!("lambda/{name}"), multipliers.lambda[k], advice);
             }
         }
-        if !sound(self.policy_loss) {
-            return bad("loss/policy".into(), self.policy_loss, "lower policy_learning_rate, or raise alpha");
-        }
         Ok(())
     }
 }
@@ -110,7 +106,7 @@ const QUANTILES: [(&str, f64); 5] =
     [("w/q05", 0.05), ("w/q50", 0.5), ("w/q95", 0.95), ("w/q99", 0.99), ("w/max", 1.0)];
 
 impl Metrics {
-    pub(crate) fn new(problem: &Problem<'_>, constraint: Constraint) -> Self {
+    pub(crate) fn new(problem: &Problem<'_>, constraint: Constraint, extractor: &Extractor) -> Self {
         let mut metrics = Metrics {
             names: Vec::new(),
             values: Vec::new(),
@@ -126,7 +122,7 @@ impl Metrics {
         let names: Vec<&str> = problem.costs.iter().map(|cost| cost.name.as_str()).collect();
         // The first pass collects the names; later ones only overwrite values, in the same order.
         let mut collected = Vec::new();
-        metrics.each(0.0, 0.0, &figures, &zeros, &mut |name, k, _| {
+        metrics.each(0.0, 0.0, &figures, &zeros, extractor, &mut |name, k, _| {
             collected.push(match k {
                 Some(k) => format!("{name}/{}", names[k]),
                 None => name.to_owned(),
@@ -146,7 +142,14 @@ impl Metrics {
     }
 
     /// Records one step. `w` is `[B]`.
-    pub(crate) fn record(&mut self, batch: &Batch, w: &[f32], figures: &Figures, multipliers: &Multipliers) {
+    pub(crate) fn record(
+        &mut self,
+        batch: &Batch,
+        w: &[f32],
+        figures: &Figures,
+        multipliers: &Multipliers,
+        extractor: &Extractor,
+    ) {
         let weighted: f64 = w.iter().zip(&batch.rewards).map(|(&w, &r)| f64::from(w) * f64::from(r)).sum();
         let (sum, squares) = w.iter().map(|&w| f64::from(w)).fold((0.0, 0.0), |(s, q), w| (s + w, q + w * w));
         let size = batch.size as f64;
@@ -155,7 +158,7 @@ impl Metrics {
         self.sorted_w.sort_unstable_by(f32::total_cmp);
         let mut values = std::mem::take(&mut self.values);
         let mut place = 0;
-        self.each(weighted / size, effective, figures, multipliers, &mut |_, _, value| {
+        self.each(weighted / size, effective, figures, multipliers, extractor, &mut |_, _, value| {
             values[place] = value;
             place += 1;
         });
@@ -169,11 +172,15 @@ impl Metrics {
         effective: f64,
         figures: &Figures,
         multipliers: &Multipliers,
+        extractor: &Extractor,
         take: &mut dyn FnMut(&str, Option<usize>, f64),
     ) {
         let unscale = 1.0 / self.reward_scale;
         take("loss/nu", None, figures.flow.value * unscale);
-        take("loss/policy", None, figures.policy_loss);
+        take("loss/policy", None, extractor.policy_loss());
+        for (name, &value) in extractor.figure_names().iter().zip(extractor.figures()) {
+            take(name, None, value);
+        }
         take("reward", None, reward * unscale);
         take("w/mean", None, figures.flow.mean_w);
         take("w/effective_share", None, effective);

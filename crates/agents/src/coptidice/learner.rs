@@ -10,7 +10,7 @@ use super::losses::{bound_loss, flow_loss, multiplier_loss};
 use super::multipliers::Multipliers;
 use crate::TrainError;
 use crate::config::TrainConfig;
-use crate::extraction::{PolicyTrainer, sample_weights};
+use crate::extraction::Extractor;
 use crate::learner::{BadQuantity, Learner, StateMut};
 use crate::problem::{Problem, ValueScale};
 use crate::sampler::Batch;
@@ -47,9 +47,8 @@ pub(crate) struct DiceLearner {
     bound: Option<CostBound>,
     multipliers: Multipliers,
     d_log_lambda: Vec<f64>,
-    policy: PolicyTrainer,
+    extractor: Extractor,
     w: Vec<f32>,
-    policy_weights: Vec<f32>,
     figures: Figures,
     metrics: Metrics,
 }
@@ -63,6 +62,8 @@ impl DiceLearner {
             let spec = NetworkSpec { input, blocks: config.networks.value.clone(), output };
             TrainedNetwork::new(spec, config.seed, purpose, config.learning_rate, 3 * size)
         };
+        let extractor = Extractor::new(problem)?;
+        let metrics = Metrics::new(problem, constraint, &extractor);
         let mut nu = value_network(1, "nu")?;
         let mut bound = match constraint {
             Constraint::UpperBound => Some(CostBound {
@@ -90,11 +91,10 @@ impl DiceLearner {
             bound,
             multipliers,
             d_log_lambda: vec![0.0; costs],
-            policy: PolicyTrainer::new(problem)?,
+            extractor,
             w: vec![0.0; size],
-            policy_weights: vec![0.0; size],
             figures: Figures::new(costs),
-            metrics: Metrics::new(problem, constraint),
+            metrics,
         })
     }
 
@@ -224,9 +224,8 @@ fn largest(values: &[f32]) -> f64 {
 impl Learner for DiceLearner {
     fn step(&mut self, batch: &Batch, pool: &Pool) {
         self.gradients(batch, pool);
-        sample_weights(self.config.extraction, &self.w, &mut self.policy_weights);
-        self.figures.policy_loss = self.policy.step(batch, &self.policy_weights, pool);
-        self.metrics.record(batch, &self.w, &self.figures, &self.multipliers);
+        self.extractor.step(batch, &self.w, &self.multipliers.lambda, pool);
+        self.metrics.record(batch, &self.w, &self.figures, &self.multipliers, &self.extractor);
         self.nu.update(pool);
         if let Some(bound) = &mut self.bound {
             bound.chi.update(pool);
@@ -243,7 +242,8 @@ impl Learner for DiceLearner {
     }
 
     fn health(&self) -> Result<(), BadQuantity> {
-        self.figures.check(&self.multipliers, &self.value_scale, &self.cost_names)
+        self.figures.check(&self.multipliers, &self.value_scale, &self.cost_names)?;
+        self.extractor.health()
     }
 
     fn visit_state(&mut self, visit: &mut dyn FnMut(&str, StateMut<'_>)) {
@@ -252,7 +252,7 @@ impl Learner for DiceLearner {
             bound.chi.visit_state("chi", visit);
         }
         self.multipliers.visit_state(visit);
-        self.policy.visit_state(visit);
+        self.extractor.visit_state(visit);
     }
 
     fn occupancy_ratios(&mut self, batch: &Batch, pool: &Pool) -> Option<&[f32]> {
@@ -261,7 +261,7 @@ impl Learner for DiceLearner {
     }
 
     fn policy_parameters(&self) -> &[f32] {
-        self.policy.exported()
+        self.extractor.exported()
     }
 }
 

@@ -120,7 +120,7 @@ fn check_against_torch(name: &str) {
     learner.limits = wide(&recorded.f32("limits")).collect();
     let mut values = vec![
         ("nu.params", recorded.params("nu", &learner.nu.network)),
-        ("policy.params", recorded.params("policy", learner.policy.network())),
+        ("policy.params", recorded.params("policy", learner.extractor.policy().network())),
         ("multipliers.params", recorded.f32("multipliers")),
     ];
     if let Some(bound) = &learner.bound {
@@ -128,6 +128,7 @@ fn check_against_torch(name: &str) {
     }
     set_params(&mut learner, &values);
     let batch = Batch {
+        step: 0,
         size: 16,
         states: recorded.f32("states"),
         mixes: recorded.f32("mixes"),
@@ -147,7 +148,12 @@ fn check_against_torch(name: &str) {
     assert_near("mean w", [figures.flow.mean_w], &recorded.f64("result.mean_w"), F32_STEP);
     assert_near("compared", figures.compared.iter().copied(), &recorded.f64("result.compared"), F32_STEP);
     assert_near("loss of lambda", [figures.multiplier_loss], &recorded.f64("result.lambda"), F32_STEP);
-    assert_near("loss of the policy", [figures.policy_loss], &recorded.f64("result.policy"), F32_STEP);
+    assert_near(
+        "loss of the policy",
+        [learner.extractor.policy_loss()],
+        &recorded.f64("result.policy"),
+        F32_STEP,
+    );
     let penalties = [
         figures.nu_penalty.value,
         f64::from(figures.nu_penalty.max_norm),
@@ -161,8 +167,8 @@ fn check_against_torch(name: &str) {
     gradient("nu", &learner.nu);
     assert_near(
         "policy",
-        wide(learner.policy.gradient()),
-        &recorded.gradient("policy", learner.policy.network()),
+        wide(learner.extractor.policy().gradient()),
+        &recorded.gradient("policy", learner.extractor.policy().network()),
         F32_STEP,
     );
     let mut multipliers = recorded.f64("gradient.multipliers");
@@ -361,7 +367,7 @@ fn check_against_differences(gamma: f64, seed: u64) {
     near("chi", &chi.grads, &differences(&point, |p| &mut p.chi, bounds));
     near(
         "policy",
-        learner.policy.gradient(),
+        learner.extractor.policy().gradient(),
         &differences(&point, |p| &mut p.policy, |p| objective.policy(p, &w)),
     );
     let compared: Vec<f64> = (0..costs).map(|k| objective.bound(&point, &w, k)).collect();

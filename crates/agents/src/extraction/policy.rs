@@ -1,23 +1,15 @@
-//! From occupancy ratios to a policy: weights per sample in, a policy gradient out.
+//! The policy's network in training.
 //!
-//! [`PolicyTrainer`] descends `J_pi = -mean(weights log pi(a|s))` (`eq:J_psi`, `eq:weighted_bc`); the weights are
-//! constants. Where they come from is the extraction method's affair ([`sample_weights`]).
+//! [`PolicyTrainer::step`] descends `J_pi = -mean(weights log pi(a|s))` (`eq:J_psi`, `eq:weighted_bc`), the weights
+//! being constants; [`PolicyTrainer::descend`] any loss of the network's outputs.
 
 use coptidice_nn::{NetworkSpec, NnError, Pool, exponential_average};
 
-use crate::config::Extraction;
 use crate::learner::StateMut;
 use crate::policy::Head;
 use crate::problem::Problem;
 use crate::sampler::Batch;
 use crate::trained::TrainedNetwork;
-
-/// Weight of every sample of a batch in the policy's loss, from its occupancy ratio `w` (`[B]` both).
-pub(crate) fn sample_weights(extraction: Extraction, w: &[f32], weights: &mut [f32]) {
-    match extraction {
-        Extraction::WeightedBc => weights.copy_from_slice(w),
-    }
-}
 
 /// The policy in training.
 pub(crate) struct PolicyTrainer {
@@ -47,14 +39,33 @@ impl PolicyTrainer {
 
     /// One step of Adam on `-mean(weights log pi(a|s))`. Returns the loss before the step.
     pub(crate) fn step(&mut self, batch: &Batch, weights: &[f32], pool: &Pool) -> f64 {
+        self.descend(batch, pool, |head, outputs, d_outputs| {
+            head.weighted_nll(outputs, batch.action_batch(), weights, d_outputs, pool)
+        })
+    }
+
+    /// One step of Adam on a loss of the outputs at the batch's states: `loss` is given the head and the outputs,
+    /// `[B, outputs]`, overwrites their derivatives, and returns its value, which is returned.
+    pub(super) fn descend(
+        &mut self,
+        batch: &Batch,
+        pool: &Pool,
+        loss: impl FnOnce(&Head, &[f32], &mut [f32]) -> f64,
+    ) -> f64 {
         let TrainedNetwork { network, params, grads, cache, .. } = &mut self.trained;
         let states = batch.current_states();
         let outputs = network.forward(params, states, batch.size, cache, pool);
-        let loss = self.head.weighted_nll(outputs, batch.action_batch(), weights, &mut self.d_outputs, pool);
+        let value = loss(&self.head, outputs, &mut self.d_outputs);
         network.backward_overwrite(params, states, &self.d_outputs, batch.size, cache, grads, None, pool);
         self.trained.update(pool);
         self.follow(pool);
-        loss
+        value
+    }
+
+    /// The outputs at other states, `[rows, D]` with at most as many rows as a batch.
+    pub(super) fn outputs(&mut self, states: &[f32], rows: usize, pool: &Pool) -> &[f32] {
+        let TrainedNetwork { network, params, cache, .. } = &mut self.trained;
+        network.forward(params, states, rows, cache, pool)
     }
 
     /// Moves the average. In the first `1/rate` steps it is the plain mean, so that the initial parameters leave no

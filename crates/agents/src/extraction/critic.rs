@@ -1,0 +1,463 @@
+//! Extraction guided by a critic of the policy that is being drawn.
+//!
+//! At the dual's prices `lambda` the optimum maximises reward less priced costs near the log. Weighting samples finds
+//! its actions only where the log holds them, and averages where the log holds several ways. Here the policy `mu(s)`
+//! (the location of its Gaussian) descends
+//!
+//! ```text
+//! mean_b [ w_b |u(mu(s_b)) - u(a_b)|^2  -  guidance/spread (Q_r - lambda'Q_c)(s_b, mu(s_b)) ]
+//! ```
+//!
+//! where `u` maps the action's logged range to `[-1, 1]`, and `Q_r`, `Q_{c_k}` are the discounted reward and costs of
+//! *this policy*, fitted by temporal differences on the logged transitions; `spread` is the standard deviation of
+//! `Q_r - lambda'Q_c` over the batch. Away from the log the first term rules, where several ways are near the second
+//! picks one. Two critics are fitted to common targets: the smaller of their rewards and the larger of their costs, so
+//! that what is uncertain looks bad (fitted twins and smoothed targets: Fujimoto et al. 2018, "Addressing function
+//! approximation error"; a deterministic gradient beside a cloning term: Fujimoto and Gu 2021, "A minimalist approach").
+//! For finitely many actions the value of the policy is an exact sum over actions, and the first term is
+//! `-w log pi(a|s)`.
+//!
+//! # Shapes
+//!
+//! A critic's input is `[B, D + A]` (normalised state, `u(a)`), or `[B, D]` for finitely many actions; its output is
+//! `[B, N, 1 + K]` with `N` the number of actions (1 for continuous ones): reward, then costs, in scaled units.
+
+use coptidice_core::rng::stream;
+use coptidice_nn::{NetworkSpec, NnError, Pool, exponential_average};
+use rand_distr::{Distribution as _, StandardNormal};
+
+use super::PolicyTrainer;
+use crate::config::Critic;
+use crate::learner::StateMut;
+use crate::policy::Head;
+use crate::problem::Problem;
+use crate::sampler::Batch;
+use crate::trained::TrainedNetwork;
+
+/// Noise on target actions is cut at this many deviations.
+const NOISE_CUT: f32 = 2.5;
+/// The spread of values is taken to be at least this, scaled reward.
+const SPREAD_MIN: f64 = 1e-6;
+
+/// What actions there are.
+enum Space {
+    /// Middle and half width of every action's logged range, `[A]`.
+    Continuous {
+        middle: Vec<f32>,
+        half: Vec<f32>,
+    },
+    Discrete {
+        count: usize,
+    },
+}
+
+/// Twin critics of the policy in training.
+pub(super) struct Critics {
+    config: Critic,
+    seed: u64,
+    /// Factor from the problem's discounts to the critic's.
+    rediscount: f32,
+    space: Space,
+    /// `1 + K`.
+    values: usize,
+    twins: [TrainedNetwork; 2],
+    /// Slowly following parameters of each.
+    targets: [Vec<f32>; 2],
+    /// `[B, D + A]` or `[B, D]`: inputs at logged, and at chosen actions.
+    logged: Vec<f32>,
+    chosen: Vec<f32>,
+    /// `[B, N, 1 + K]`: values of the next states under each target.
+    next: [Vec<f32>; 2],
+    /// `[B, N]`: probabilities of the next actions; all 1 for continuous ones.
+    next_probability: Vec<f32>,
+    /// `[B, 1 + K]`.
+    wanted: Vec<f32>,
+    /// `[B, 1 + K]`: what the first twin says of the logged actions.
+    said: Vec<f32>,
+    /// `[B, N, 1 + K]`.
+    d_values: Vec<f32>,
+    /// `[B, D + A]`.
+    d_input: Vec<f32>,
+    /// `[N]`: values and probabilities of one state's actions.
+    scratch: Vec<[f64; 2]>,
+    figures: [f64; 3],
+}
+
+impl Critics {
+    /// Mean squared error of the twins (scaled), spread of the values (scaled reward), and how much more the policy's
+    /// actions are worth than the logged ones, in spreads.
+    pub(super) const FIGURES: &'static [&'static str] = &["loss/critic", "critic/spread", "critic/gain"];
+
+    pub(super) fn new(problem: &Problem<'_>) -> Result<Self, NnError> {
+        let config = problem.config;
+        let (size, states, values) =
+            (config.batch_size, problem.data.observation_dim(), 1 + problem.costs.len());
+        let space = space(problem);
+        let (width, count) = match &space {
+            Space::Continuous { middle, .. } => (states + middle.len(), 1),
+            Space::Discrete { count } => (states, *count),
+        };
+        let start = starting_values(problem);
+        let twin = |purpose| -> Result<TrainedNetwork, NnError> {
+            let blocks = config.networks.value.clone();
+            let spec = NetworkSpec { input: width, blocks, output: count * values };
+            let mut twin = TrainedNetwork::new(spec, config.seed, purpose, config.learning_rate, size)?;
+            twin.shift_outputs(&start.repeat(count));
+            Ok(twin)
+        };
+        let twins = [twin("critic.0")?, twin("critic.1")?];
+        let targets = [twins[0].params.clone(), twins[1].params.clone()];
+        let gamma = config.gamma;
+        Ok(Critics {
+            config: config.critic,
+            seed: config.seed,
+            rediscount: (config.critic.discount / gamma) as f32,
+            space,
+            values,
+            twins,
+            targets,
+            logged: vec![0.0; size * width],
+            chosen: vec![0.0; size * width],
+            next: [vec![0.0; size * count * values], vec![0.0; size * count * values]],
+            next_probability: vec![1.0; size * count],
+            wanted: vec![0.0; size * values],
+            said: vec![0.0; size * values],
+            d_values: vec![0.0; size * count * values],
+            d_input: vec![0.0; size * width],
+            scratch: vec![[0.0; 2]; count],
+            figures: [0.0; 3],
+        })
+    }
+
+    fn count(&self) -> usize {
+        match self.space {
+            Space::Continuous { .. } => 1,
+            Space::Discrete { count } => count,
+        }
+    }
+
+    /// One step of both twins towards the values of `policy`.
+    pub(super) fn step(&mut self, batch: &Batch, policy: &mut PolicyTrainer, pool: &Pool) {
+        self.next_actions(batch, policy, pool);
+        for i in 0..2 {
+            let TrainedNetwork { network, cache, .. } = &mut self.twins[i];
+            let values = network.forward(&self.targets[i], &self.chosen, batch.size, cache, pool);
+            self.next[i].copy_from_slice(values);
+        }
+        self.want(batch);
+        self.inputs_at_logged(batch);
+        let mut loss = 0.0;
+        for i in 0..2 {
+            loss += self.fit(i, batch, pool) / 2.0;
+            let target = &mut self.targets[i];
+            exponential_average(target, &self.twins[i].params, self.config.target_rate, pool);
+        }
+        self.figures[0] = loss;
+    }
+
+    /// Inputs at the policy's actions in the next states, noise added; for finitely many actions their probabilities.
+    fn next_actions(&mut self, batch: &Batch, policy: &mut PolicyTrainer, pool: &Pool) {
+        let next_states = batch.next_states();
+        let outputs = policy.outputs(next_states, batch.size, pool);
+        match &self.space {
+            Space::Continuous { middle, half } => {
+                let mut rng = stream(self.seed, "target action", batch.step);
+                let smoothing = self.config.smoothing;
+                join(&mut self.chosen, next_states, outputs, middle, half, |u| {
+                    let noise: f32 = StandardNormal.sample(&mut rng);
+                    u + smoothing * noise.clamp(-NOISE_CUT, NOISE_CUT)
+                });
+            }
+            Space::Discrete { count } => {
+                self.chosen.copy_from_slice(next_states);
+                for (probabilities, logits) in
+                    self.next_probability.chunks_exact_mut(*count).zip(outputs.chunks_exact(*count))
+                {
+                    softmax(logits, |a, p| probabilities[a] = p as f32);
+                }
+            }
+        }
+    }
+
+    /// Temporal-difference targets.
+    fn want(&mut self, batch: &Batch) {
+        let (values, count) = (self.values, self.count());
+        for b in 0..batch.size {
+            let discount = batch.discounts[b] * self.rediscount;
+            for j in 0..values {
+                let [one, other] = [0, 1].map(|i| {
+                    (0..count)
+                        .map(|a| {
+                            self.next_probability[b * count + a] * self.next[i][(b * count + a) * values + j]
+                        })
+                        .sum::<f32>()
+                });
+                let (now, then) = match j {
+                    0 => (batch.rewards[b], one.min(other)),
+                    _ => (batch.costs[b * (values - 1) + j - 1], one.max(other)),
+                };
+                self.wanted[b * values + j] = now + discount * then;
+            }
+        }
+    }
+
+    fn inputs_at_logged(&mut self, batch: &Batch) {
+        let states = batch.current_states();
+        match &self.space {
+            Space::Continuous { middle, half } => {
+                let (dim, width) = (states.len() / batch.size, states.len() / batch.size + middle.len());
+                for (b, row) in self.logged.chunks_exact_mut(width).enumerate() {
+                    row[..dim].copy_from_slice(&states[b * dim..(b + 1) * dim]);
+                    let action = &batch.actions[b * middle.len()..(b + 1) * middle.len()];
+                    for (i, u) in row[dim..].iter_mut().enumerate() {
+                        *u = (action[i] - middle[i]) / half[i];
+                    }
+                }
+            }
+            Space::Discrete { .. } => self.logged.copy_from_slice(states),
+        }
+    }
+
+    /// One step of a twin on the squared error; returns its mean.
+    fn fit(&mut self, twin: usize, batch: &Batch, pool: &Pool) -> f64 {
+        let (values, count, size) = (self.values, self.count(), batch.size);
+        let TrainedNetwork { network, params, grads, cache, .. } = &mut self.twins[twin];
+        let outputs = network.forward(params, &self.logged, size, cache, pool);
+        let mut error = 0.0;
+        self.d_values.fill(0.0);
+        for b in 0..size {
+            let action = if batch.discrete { batch.action_ids[b] as usize } else { 0 };
+            let place = (b * count + action) * values;
+            for j in 0..values {
+                let miss = outputs[place + j] - self.wanted[b * values + j];
+                error += f64::from(miss).powi(2);
+                self.d_values[place + j] = 2.0 * miss / size as f32;
+                if twin == 0 {
+                    self.said[b * values + j] = outputs[place + j];
+                }
+            }
+        }
+        network.backward_overwrite(params, &self.logged, &self.d_values, size, cache, grads, None, pool);
+        self.twins[twin].update(pool);
+        error / (size * values) as f64
+    }
+
+    /// One step of the policy; returns its loss before it.
+    pub(super) fn guide(
+        &mut self,
+        batch: &Batch,
+        w: &[f32],
+        lambda: &[f64],
+        policy: &mut PolicyTrainer,
+        pool: &Pool,
+    ) -> f64 {
+        policy.descend(batch, pool, |head, outputs, d_outputs| {
+            self.loss(head, batch, w, lambda, outputs, d_outputs, pool)
+        })
+    }
+
+    /// The policy's loss and its derivative in the outputs, after [`Critics::step`] on the same batch.
+    pub(super) fn loss(
+        &mut self,
+        head: &Head,
+        batch: &Batch,
+        w: &[f32],
+        lambda: &[f64],
+        outputs: &[f32],
+        d_outputs: &mut [f32],
+        pool: &Pool,
+    ) -> f64 {
+        let (mean, spread) = self.logged_worth(lambda);
+        let strength = f64::from(self.config.guidance) / spread;
+        // Scales (and, for finitely many actions, everything) follow the weighted likelihood.
+        let likelihood = head.weighted_nll(outputs, batch.action_batch(), w, d_outputs, pool);
+        let (closeness, worth) = if head.is_discrete() {
+            (likelihood, self.guide_discrete(batch, lambda, strength, outputs, d_outputs, pool))
+        } else {
+            let worth = self.guide_continuous(batch, lambda, strength, outputs, d_outputs, pool);
+            (self.closeness(*head, w, outputs, d_outputs), worth)
+        };
+        self.figures[1] = spread;
+        self.figures[2] = (worth - mean) / spread;
+        closeness - strength * worth
+    }
+
+    /// Mean and standard deviation over the batch of `Q_r - lambda'Q_c` at the logged actions.
+    fn logged_worth(&self, lambda: &[f64]) -> (f64, f64) {
+        let size = (self.said.len() / self.values) as f64;
+        let (sum, squares) =
+            self.said.chunks_exact(self.values).fold((0.0, 0.0), |(sum, squares), values| {
+                let worth = worth(values, lambda);
+                (sum + worth, squares + worth * worth)
+            });
+        let mean = sum / size;
+        (mean, (squares / size - mean * mean).max(0.0).sqrt().max(SPREAD_MIN))
+    }
+
+    /// Writes the derivative of `-strength mean(Q_r - lambda'Q_c)` in the locations; returns that mean.
+    fn guide_continuous(
+        &mut self,
+        batch: &Batch,
+        lambda: &[f64],
+        strength: f64,
+        outputs: &[f32],
+        d_outputs: &mut [f32],
+        pool: &Pool,
+    ) -> f64 {
+        let Space::Continuous { middle, half } = &self.space else { return 0.0 };
+        let (dim, actions) = (batch.current_states().len() / batch.size, middle.len());
+        join(&mut self.chosen, batch.current_states(), outputs, middle, half, |u| u);
+        let TrainedNetwork { network, params, cache, .. } = &mut self.twins[0];
+        let values = network.forward(params, &self.chosen, batch.size, cache, pool);
+        let mean = values.chunks_exact(self.values).map(|values| worth(values, lambda)).sum::<f64>()
+            / batch.size as f64;
+        let step = strength / batch.size as f64;
+        for row in self.d_values.chunks_exact_mut(self.values) {
+            row[0] = -step as f32;
+            for (d, price) in row[1..].iter_mut().zip(lambda) {
+                *d = (step * price) as f32;
+            }
+        }
+        let d_input = &mut self.d_input;
+        network.input_gradient(params, &self.chosen, &self.d_values, batch.size, cache, d_input, pool);
+        for (b, row) in self.d_input.chunks_exact(dim + actions).enumerate() {
+            for i in 0..actions {
+                let place = b * 3 * actions + actions + i;
+                let u = (outputs[place] - middle[i]) / half[i];
+                let pull = row[dim + i];
+                // The action is cut at the range's ends: beyond them the critic may only pull back.
+                let outward = (u >= 1.0 && pull < 0.0) || (u <= -1.0 && pull > 0.0);
+                d_outputs[place] = if outward { 0.0 } else { pull / half[i] };
+            }
+        }
+        mean
+    }
+
+    /// Adds the derivative of `mean(w |u(mu) - u(a)|^2)` to that of the locations; returns that mean.
+    fn closeness(&self, head: Head, w: &[f32], outputs: &[f32], d_outputs: &mut [f32]) -> f64 {
+        let Space::Continuous { middle, half } = &self.space else { return 0.0 };
+        let (actions, size) = (head.action_width(), w.len());
+        let width = self.logged.len() / size;
+        let mut total = 0.0;
+        for (b, &w) in w.iter().enumerate() {
+            let logged = &self.logged[(b + 1) * width - actions..(b + 1) * width];
+            for i in 0..actions {
+                let place = b * 3 * actions + actions + i;
+                let miss = (outputs[place] - middle[i]) / half[i] - logged[i];
+                total += f64::from(w) * f64::from(miss).powi(2);
+                d_outputs[place] += 2.0 * w * miss / half[i] / size as f32;
+            }
+        }
+        total / size as f64
+    }
+
+    /// Adds the derivative of `-strength mean_s sum_a pi(a|s) (Q_r - lambda'Q_c)(s,a)` in the logits; returns the mean.
+    fn guide_discrete(
+        &mut self,
+        batch: &Batch,
+        lambda: &[f64],
+        strength: f64,
+        outputs: &[f32],
+        d_outputs: &mut [f32],
+        pool: &Pool,
+    ) -> f64 {
+        let Space::Discrete { count } = self.space else { return 0.0 };
+        let TrainedNetwork { network, params, cache, .. } = &mut self.twins[0];
+        let values = network.forward(params, batch.current_states(), batch.size, cache, pool);
+        let mut total = 0.0;
+        let rows = outputs.chunks_exact(count).zip(d_outputs.chunks_exact_mut(count));
+        for ((logits, d_logits), values) in rows.zip(values.chunks_exact(count * self.values)) {
+            for (entry, values) in self.scratch.iter_mut().zip(values.chunks_exact(self.values)) {
+                entry[0] = worth(values, lambda);
+            }
+            softmax(logits, |a, p| self.scratch[a][1] = p);
+            let mean: f64 = self.scratch.iter().map(|[worth, p]| worth * p).sum();
+            total += mean;
+            for (d, [worth, p]) in d_logits.iter_mut().zip(&self.scratch) {
+                *d -= (strength * p * (worth - mean) / batch.size as f64) as f32;
+            }
+        }
+        total / batch.size as f64
+    }
+
+    /// What both twins say of every action at `rows` inputs.
+    #[cfg(test)]
+    pub(super) fn values_at(&mut self, inputs: &[f32], rows: usize, pool: &Pool) -> [Vec<f32>; 2] {
+        self.twins.each_mut().map(|TrainedNetwork { network, params, cache, .. }| {
+            network.forward(params, inputs, rows, cache, pool).to_vec()
+        })
+    }
+
+    pub(super) fn figures(&self) -> &[f64] {
+        &self.figures
+    }
+
+    pub(super) fn visit_state(&mut self, visit: &mut dyn FnMut(&str, StateMut<'_>)) {
+        for (i, (twin, target)) in self.twins.iter_mut().zip(&mut self.targets).enumerate() {
+            twin.visit_state(&format!("critic.{i}"), visit);
+            visit(&format!("critic.{i}.target"), StateMut::F32(target));
+        }
+    }
+}
+
+fn space(problem: &Problem<'_>) -> Space {
+    match problem.data.actions() {
+        coptidice_data::Actions::Discrete { count, .. } => Space::Discrete { count: *count },
+        coptidice_data::Actions::Continuous { .. } => {
+            let (low, high) = problem.action_range();
+            let ends = || low.iter().zip(&high);
+            Space::Continuous {
+                middle: ends().map(|(l, h)| 0.5 * (l + h)).collect(),
+                // An action that never varies has no range; its own unit serves.
+                half: ends().map(|(l, h)| if h > l { 0.5 * (h - l) } else { 1.0 }).collect(),
+            }
+        }
+    }
+}
+
+/// Constants that meet the critics' equations on average, reward first.
+fn starting_values(problem: &Problem<'_>) -> Vec<f64> {
+    let config = problem.config;
+    let goes_on = if config.gamma == 1.0 { 1.0 } else { (1.0 - problem.mean_loss) / config.gamma };
+    let loss = 1.0 - config.critic.discount * goes_on;
+    std::iter::once(problem.mean_reward)
+        .chain(problem.mean_costs.iter().copied())
+        .map(|mean| mean / loss)
+        .collect()
+}
+
+/// `Q_r - lambda'Q_c` from one state's values.
+fn worth(values: &[f32], lambda: &[f64]) -> f64 {
+    let costs = values[1..].iter().zip(lambda);
+    f64::from(values[0]) - costs.map(|(&cost, price)| price * f64::from(cost)).sum::<f64>()
+}
+
+/// Writes `[s, clamp(change(u(mu)))]` row by row, from the outputs of a single Gaussian.
+fn join(
+    inputs: &mut [f32],
+    states: &[f32],
+    outputs: &[f32],
+    middle: &[f32],
+    half: &[f32],
+    mut change: impl FnMut(f32) -> f32,
+) {
+    let actions = middle.len();
+    let rows = outputs.len() / (3 * actions);
+    let dim = states.len() / rows;
+    for (b, row) in inputs.chunks_exact_mut(dim + actions).enumerate() {
+        row[..dim].copy_from_slice(&states[b * dim..(b + 1) * dim]);
+        for i in 0..actions {
+            let u = (outputs[b * 3 * actions + actions + i] - middle[i]) / half[i];
+            row[dim + i] = change(u.clamp(-1.0, 1.0)).clamp(-1.0, 1.0);
+        }
+    }
+}
+
+/// Hands every action's probability to `take`.
+fn softmax(logits: &[f32], mut take: impl FnMut(usize, f64)) {
+    let top = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let mass: f64 = logits.iter().map(|&l| f64::from(l - top).exp()).sum();
+    for (a, &l) in logits.iter().enumerate() {
+        take(a, f64::from(l - top).exp() / mass);
+    }
+}

@@ -1,0 +1,129 @@
+//! From occupancy ratios to a policy.
+//!
+//! The optimum of the dual is an occupancy `d = w d^D`; its policy is `d(s,a)` up to a factor that depends on `s`
+//! alone. How that policy is drawn from a log is a choice, [`Extraction`], because every way loses something else:
+//!
+//! | method | descends | loses |
+//! |---|---|---|
+//! | `weighted_bc` | `-mean(w log pi)` (`eq:weighted_bc`) | states that the optimum passes quickly have next to no weight; ways that must not be averaged are |
+//! | `state_normalized` | the same with `w / (h(s) + floor)`, `h` fitted to `E[w given s]` | rests on `h` where `w` is rare |
+//! | `critic_guided` | squared distance to the log weighted by `w`, less the value of the policy's own action under `r - lambda'c` | rests on a critic at actions near the log's |
+//!
+//! [`Extractor`] is what a learner holds: it takes a batch, its `w` and the prices `lambda`, and moves the policy.
+
+mod critic;
+mod policy;
+mod state_weight;
+#[cfg(test)]
+mod tests;
+
+use coptidice_nn::Pool;
+
+use crate::TrainError;
+use crate::config::Extraction;
+use crate::learner::{BadQuantity, StateMut};
+use crate::problem::Problem;
+use crate::sampler::Batch;
+
+use critic::Critics;
+pub(crate) use policy::{PolicyTrainer, head, spec};
+use state_weight::StateWeights;
+
+/// The policy in training and what its extraction needs besides.
+pub(crate) struct Extractor {
+    policy: PolicyTrainer,
+    method: Method,
+    policy_loss: f64,
+}
+
+enum Method {
+    WeightedBc,
+    StateNormalized(StateWeights),
+    CriticGuided(Box<Critics>),
+}
+
+impl Extractor {
+    pub(crate) fn new(problem: &Problem<'_>) -> Result<Self, TrainError> {
+        let method = match problem.config.extraction {
+            Extraction::WeightedBc => Method::WeightedBc,
+            Extraction::StateNormalized => Method::StateNormalized(StateWeights::new(problem)?),
+            Extraction::CriticGuided => Method::CriticGuided(Box::new(Critics::new(problem)?)),
+        };
+        Ok(Extractor { policy: PolicyTrainer::new(problem)?, method, policy_loss: 0.0 })
+    }
+
+    /// One step. `w` is `[B]`; `lambda` `[K]`, scaled reward per scaled cost, all zero where nothing is constrained.
+    pub(crate) fn step(&mut self, batch: &Batch, w: &[f32], lambda: &[f64], pool: &Pool) {
+        self.policy_loss = match &mut self.method {
+            Method::WeightedBc => self.policy.step(batch, w, pool),
+            Method::StateNormalized(weights) => {
+                let weights = weights.step(batch, w, pool);
+                self.policy.step(batch, weights, pool)
+            }
+            Method::CriticGuided(critics) => {
+                critics.step(batch, &mut self.policy, pool);
+                critics.guide(batch, w, lambda, &mut self.policy, pool)
+            }
+        };
+    }
+
+    /// The policy's loss at the last step, before it.
+    pub(crate) fn policy_loss(&self) -> f64 {
+        self.policy_loss
+    }
+
+    /// Names of the figures besides the policy's loss, in the order of [`Extractor::figures`].
+    pub(crate) fn figure_names(&self) -> &[&'static str] {
+        match &self.method {
+            Method::WeightedBc => &[],
+            Method::StateNormalized(_) => StateWeights::FIGURES,
+            Method::CriticGuided(_) => Critics::FIGURES,
+        }
+    }
+
+    /// Figures of the last step.
+    pub(crate) fn figures(&self) -> &[f64] {
+        match &self.method {
+            Method::WeightedBc => &[],
+            Method::StateNormalized(weights) => weights.figures(),
+            Method::CriticGuided(critics) => critics.figures(),
+        }
+    }
+
+    /// Whether the last step was sound.
+    pub(crate) fn health(&self) -> Result<(), BadQuantity> {
+        let named = std::iter::once(("loss/policy", self.policy_loss))
+            .chain(self.figure_names().iter().copied().zip(self.figures().iter().copied()));
+        for (name, value) in named {
+            // False for NaN.
+            let sound = value.abs() <= LOSS_MAX;
+            if !sound {
+                let advice = "lower policy_learning_rate, or raise alpha";
+                return Err(BadQuantity { quantity: name.to_owned(), value, advice });
+            }
+        }
+        Ok(())
+    }
+
+    /// The parameters to export.
+    pub(crate) fn exported(&self) -> &[f32] {
+        self.policy.exported()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn policy(&self) -> &PolicyTrainer {
+        &self.policy
+    }
+
+    pub(crate) fn visit_state(&mut self, visit: &mut dyn FnMut(&str, StateMut<'_>)) {
+        self.policy.visit_state(visit);
+        match &mut self.method {
+            Method::WeightedBc => {}
+            Method::StateNormalized(weights) => weights.visit_state(visit),
+            Method::CriticGuided(critics) => critics.visit_state(visit),
+        }
+    }
+}
+
+/// A figure beyond this has exploded.
+const LOSS_MAX: f64 = 1e12;

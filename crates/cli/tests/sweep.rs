@@ -1,0 +1,67 @@
+//! Sweeps: the same numbers in one piece, in shards and resumed; never a table of two descriptions.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+const PLAN: &str = r#"
+title = "A small sweep"
+environment = "nav/hazard"
+episodes = 2
+seeds = [0, 1]
+limit = 0.02
+limit_unit = "step"
+
+[settings]
+steps = 12
+batch_size = 8
+networks.value = [{ kind = "dense", width = 4, layer_norm = false, activation = "tanh" }]
+networks.policy = [{ kind = "dense", width = 4, layer_norm = false, activation = "tanh" }]
+
+[[logs]]
+name = "half"
+hazard = { share_safe = 0.5, episodes = 6, seed = 0 }
+
+[[variants]]
+name = "bc"
+settings = { algo = "bc" }
+
+[[variants]]
+name = "coptidice"
+settings = { algo = "coptidice" }
+"#;
+
+fn sweep(plan: &Path, out: &Path, more: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_coptidice"));
+    command.arg("sweep").arg(plan).arg("--out").arg(out).args(more);
+    command.output().expect("the program starts")
+}
+
+fn table(out: &Path) -> String {
+    std::fs::read_to_string(out.join("results.csv")).expect("a table")
+}
+
+#[test]
+fn shards_make_the_same_table_and_other_settings_are_refused() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let plan = directory.path().join("plan.toml");
+    std::fs::write(&plan, PLAN).expect("a plan");
+    let (whole, parts) = (directory.path().join("whole"), directory.path().join("parts"));
+    let good =
+        |output: Output| assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    good(sweep(&plan, &whole, &["--jobs", "2"]));
+    good(sweep(&plan, &parts, &["--shard", "2/2"]));
+    assert_ne!(table(&whole), table(&parts), "half of the cells are missing");
+    good(sweep(&plan, &parts, &["--shard", "1/2", "--jobs", "1"]));
+    assert_eq!(table(&whole), table(&parts));
+    // bc and coptidice, two seeds each.
+    assert_eq!(table(&whole).lines().count(), 3);
+    assert!(table(&whole).contains("half,coptidice,2,2,"), "{}", table(&whole));
+
+    for (from, to) in [("steps = 12", "steps = 13"), ("share_safe = 0.5", "share_safe = 0.6")] {
+        std::fs::write(&plan, PLAN.replace(from, to)).expect("another plan");
+        let refused = sweep(&plan, &whole, &[]);
+        let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{message}");
+        assert!(message.contains("other settings"), "{message}");
+    }
+}
