@@ -18,7 +18,7 @@ fn fixture(name: &str) -> PathBuf {
 const EPISODES: [(usize, bool); 3] = [(4, false), (3, true), (4, false)];
 
 fn observation(episode: usize, step: usize) -> [f32; 3] {
-    [0, 1, 2].map(|j| episode as f32 + 0.25 * step as f32 - 0.5 * j as f32)
+    [0, 1, 2].map(|j| 2.0 * episode as f32 + 0.25 * step as f32 - 0.5 * j as f32)
 }
 
 fn expected(cost: bool, propensity: Option<f32>) -> Transitions {
@@ -66,6 +66,8 @@ fn every_format_gives_the_same_log() {
         ("dsrl-wide.hdf5", vec![]),
         ("columns", vec![]),
         ("omnisafe.npz", vec![ProblemCode::DoneAmbiguous]),
+        // It records no time-outs: they are found where a row does not lead to the next.
+        ("suffixed.npz", vec![ProblemCode::TimeoutsMissing]),
         ("minari-hdf5", vec![]),
         ("minari-hdf5/data/main_data.hdf5", vec![]),
         ("minari-dict", vec![]),
@@ -80,6 +82,7 @@ fn every_format_gives_the_same_log() {
         assert_eq!(codes(&read.problems), expected_codes, "{name}");
         let cost = match name {
             "table.csv" | "table.parquet" => "heat",
+            "suffixed.npz" => "penalty",
             _ => "cost",
         };
         assert_eq!(read.transitions.cost_names(), [cost], "{name}");
