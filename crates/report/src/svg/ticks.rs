@@ -40,7 +40,7 @@ pub(crate) fn widen(low: f64, high: f64, wanted: usize) -> (f64, f64) {
 /// A range too short for three labels is marked like a linear one.
 pub(crate) fn logarithmic(low: f64, high: f64, wanted: usize) -> Vec<Tick> {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
-    let decades = (high / low).log10();
+    let decades = high.log10() - low.log10();
     let every = ((decades / wanted.max(1) as f64).ceil() as i32).max(1);
     let labelled: &[u32] = if decades < 1.7 { &[1, 2, 5] } else { &[1] };
     let mut ticks = Vec::new();
