@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use crate::column::Column;
-use crate::next::{Exceptions, NextObservations, same_bits};
+use crate::next::{Chain, NextObservations};
 use crate::transitions::{Actions, Episode, EpisodeEnd, Transitions};
 
 /// What an action is.
@@ -135,10 +135,7 @@ pub enum BuildError {
 pub struct TransitionsBuilder {
     schema: Schema,
     observations: Vec<f32>,
-    exception_rows: Vec<usize>,
-    exception_values: Vec<f32>,
-    /// `s'` of the row pushed last, while it may still turn out to be the next row's observation.
-    pending_next: Vec<f32>,
+    next: Chain,
     actions: Vec<f32>,
     action_ids: Vec<u32>,
     rewards: Vec<f32>,
@@ -175,9 +172,7 @@ impl TransitionsBuilder {
         Ok(TransitionsBuilder {
             schema,
             observations: Vec::new(),
-            exception_rows: Vec::new(),
-            exception_values: Vec::new(),
-            pending_next: Vec::new(),
+            next: Chain::default(),
             actions: Vec::new(),
             action_ids: Vec::new(),
             rewards: Vec::new(),
@@ -224,11 +219,7 @@ impl TransitionsBuilder {
     /// If the row does not fit the schema; the log is unchanged then.
     pub fn push(&mut self, step: &Step<'_>) -> Result<(), BuildError> {
         self.check(step)?;
-        if self.len() > self.episode_start && !same_bits(&self.pending_next, step.observation) {
-            self.store_pending_next();
-        }
-        self.pending_next.clear();
-        self.pending_next.extend_from_slice(step.next_observation);
+        self.next.push(step.observation, step.next_observation);
         self.observations.extend_from_slice(step.observation);
         match step.action {
             StepAction::Continuous(action) => self.actions.extend_from_slice(action),
@@ -263,8 +254,6 @@ impl TransitionsBuilder {
             return Err(BuildError::Empty);
         }
         self.end_episode();
-        let exceptions =
-            Exceptions::new(self.rewards.len(), self.exception_rows, Column::from(self.exception_values));
         let actions = match self.schema.action {
             ActionSpace::Continuous { dim } => {
                 Actions::Continuous { dim, values: Column::from(self.actions) }
@@ -277,7 +266,7 @@ impl TransitionsBuilder {
             observation_dim: self.schema.observation_dim,
             observation_names: Vec::new(),
             observations: Column::from(self.observations),
-            next: NextObservations::Chained(exceptions),
+            next: NextObservations::Chained(self.next.finish()),
             actions,
             action_names: Vec::new(),
             rewards: Column::from(self.rewards),
@@ -321,14 +310,8 @@ impl TransitionsBuilder {
         Ok(())
     }
 
-    /// Keeps `s'` of the row pushed last, because no following row repeats it.
-    fn store_pending_next(&mut self) {
-        self.exception_rows.push(self.len() - 1);
-        self.exception_values.extend_from_slice(&self.pending_next);
-    }
-
     fn close(&mut self, end: EpisodeEnd) {
-        self.store_pending_next();
+        self.next.cut();
         self.episodes.push(Episode { start: self.episode_start, len: self.len() - self.episode_start, end });
         self.episode_start = self.len();
     }

@@ -82,11 +82,12 @@ pub fn check_limits(log: &Transitions, limits: &[Option<CostLimit>]) -> Vec<Prob
             let message = format!("the limit is {value}: only a policy that never incurs this cost keeps it");
             problems.push(Problem::new(ProblemCode::ZeroLimit, message).column(name));
         }
-        let mut lowest = f64::INFINITY;
-        for episode in log.episodes() {
-            let total: f64 = episode.rows().map(|row| f64::from(log.costs(row)[k])).sum();
-            lowest = lowest.min(if per_step { total / episode.len as f64 } else { total });
-        }
+        let totals = log.episode_totals(|row| log.costs(row)[k]);
+        let readings = totals
+            .iter()
+            .zip(log.episodes())
+            .map(|(total, episode)| if per_step { total / episode.len as f64 } else { *total });
+        let lowest = readings.fold(f64::INFINITY, f64::min);
         if lowest > value {
             let unit = if per_step { "per step" } else { "per episode" };
             let message = format!(

@@ -128,7 +128,8 @@ impl ColumnMap {
 }
 
 const EPISODE: &[&str] = &["episode", "episode_id", "trajectory", "trajectory_id"];
-const REMEDY: &str = "Map it: --columns MAP.toml, or the flag of that role";
+const REMEDY: &str =
+    "Say which it is, by --state, --action, --reward, --cost and so on, or in a file: --columns MAP.toml";
 
 /// Positions of the columns of each role.
 #[derive(Clone, Debug, PartialEq, Eq)]

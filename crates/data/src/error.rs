@@ -37,7 +37,7 @@ pub enum DataError {
         detail: String,
     },
     /// The file claims a format but does not keep to it: truncated, damaged, or wrongly written.
-    #[error("{}: damaged or truncated {format} file: {detail}; copy or write it again", .path.display())]
+    #[error("{}: cannot be read as {format}: {detail}. If the file is damaged or cut off, copy or write it again", .path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
@@ -79,16 +79,13 @@ pub enum DataError {
     },
     /// A column name is not UTF-8.
     #[error(
-        "{}: the name of column {position} is not UTF-8 ({lossy:?}); rename the column, or save the file as UTF-8",
-        .path.display()
+        "{}: the name of {column} is not UTF-8; rename it, or save the file as UTF-8", .path.display()
     )]
     ColumnName {
         /// The file.
         path: PathBuf,
-        /// Position of the column, from 0.
-        position: usize,
-        /// The name with the bad bytes replaced.
-        lossy: String,
+        /// Which, as far as that can be said.
+        column: String,
     },
     /// Two columns of one name, or one column used twice.
     #[error("{}: {detail}", .path.display())]

@@ -6,13 +6,11 @@ use serde::Serialize;
 
 use crate::check::{CheckOptions, validate};
 use crate::error::DataError;
-use crate::histogram::Histogram;
 use crate::problem::Problem;
 use crate::read::{Log, ReadOptions};
 use crate::transitions::{Actions, Transitions};
 
-/// A summary of a log. Serialised it is the object that `coptidice data inspect --json` prints; the distributions are
-/// for drawing.
+/// A summary of a log. Serialised it is the object that `coptidice data inspect --json` prints.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Inspection {
     /// Number of transitions.
@@ -29,9 +27,6 @@ pub struct Inspection {
     pub reward: Means,
     /// Problems, errors first.
     pub problems: Vec<Problem>,
-    /// Over the episodes.
-    #[serde(skip)]
-    pub distributions: Distributions,
 }
 
 /// What the actions of a log are.
@@ -69,20 +64,6 @@ pub struct CostSummary {
     pub means: Means,
 }
 
-/// Distributions over the episodes of a log.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Distributions {
-    /// Steps.
-    pub length: Histogram,
-    /// Undiscounted total reward.
-    pub reward: Histogram,
-    /// Undiscounted total of each cost.
-    pub costs: Vec<Histogram>,
-}
-
-/// Bins of a picture.
-const BINS: usize = 16;
-
 /// Reads and summarises the log at `path`. Problems are listed, none is refused.
 ///
 /// # Errors
@@ -96,10 +77,6 @@ impl Inspection {
     /// Summarises a log that was read already.
     #[must_use]
     pub fn of(log: &Transitions, problems: Vec<Problem>) -> Self {
-        let rewards = episode_totals(log, |row| log.reward(row));
-        let costs: Vec<Vec<f64>> =
-            (0..log.cost_count()).map(|k| episode_totals(log, |row| log.costs(row)[k])).collect();
-        let lengths: Vec<f64> = log.episodes().iter().map(|episode| episode.len as f64).collect();
         let means = |totals: &[f64]| {
             let sum: f64 = totals.iter().sum();
             Means { mean: sum / log.len() as f64, episode_mean: sum / totals.len() as f64 }
@@ -115,21 +92,14 @@ impl Inspection {
             costs: log
                 .cost_names()
                 .iter()
-                .zip(&costs)
-                .map(|(name, totals)| CostSummary { name: name.clone(), means: means(totals) })
+                .enumerate()
+                .map(|(k, name)| CostSummary {
+                    name: name.clone(),
+                    means: means(&log.episode_totals(|row| log.costs(row)[k])),
+                })
                 .collect(),
-            reward: means(&rewards),
+            reward: means(&log.episode_totals(|row| log.reward(row))),
             problems,
-            distributions: Distributions {
-                length: Histogram::new(&lengths, BINS),
-                reward: Histogram::new(&rewards, BINS),
-                costs: costs.iter().map(|totals| Histogram::new(totals, BINS)).collect(),
-            },
         }
     }
-}
-
-/// Undiscounted total over each episode.
-fn episode_totals(log: &Transitions, value: impl Fn(usize) -> f32) -> Vec<f64> {
-    log.episodes().iter().map(|episode| episode.rows().map(|row| f64::from(value(row))).sum()).collect()
 }

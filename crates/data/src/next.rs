@@ -64,6 +64,52 @@ impl Exceptions {
     }
 }
 
+impl Exceptions {
+    /// `s'` of `row`, where `observations` is `[N, dim]`.
+    pub(crate) fn next<'a>(&'a self, observations: &'a [f32], dim: usize, row: usize) -> &'a [f32] {
+        match self.rank(row) {
+            Some(stored) => &self.values[stored * dim..(stored + 1) * dim],
+            None => &observations[(row + 1) * dim..(row + 2) * dim],
+        }
+    }
+}
+
+/// Collects next observations row by row, keeping those that the following row does not repeat. What is not yet known
+/// to be repeated is one row, so that a log is never in memory twice while it is read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Chain {
+    len: usize,
+    rows: Vec<usize>,
+    values: Vec<f32>,
+    /// `s'` of the row pushed last, while it may still turn out to be the next row's observation.
+    pending: Vec<f32>,
+}
+
+impl Chain {
+    /// Appends a row, by its `s` and `s'`.
+    pub(crate) fn push(&mut self, observation: &[f32], next: &[f32]) {
+        if !self.pending.is_empty() && !same_bits(&self.pending, observation) {
+            self.cut();
+        }
+        self.pending.clear();
+        self.pending.extend_from_slice(next);
+        self.len += 1;
+    }
+
+    /// Keeps `s'` of the row pushed last, whatever follows: nothing that follows continues it.
+    pub(crate) fn cut(&mut self) {
+        if !self.pending.is_empty() {
+            self.rows.push(self.len - 1);
+            self.values.append(&mut self.pending);
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> Exceptions {
+        self.cut();
+        Exceptions::new(self.len, self.rows, Column::from(self.values))
+    }
+}
+
 /// Equality of two observations bit for bit, so that NaN equals itself and `-0` differs from `0`.
 pub(crate) fn same_bits(a: &[f32], b: &[f32]) -> bool {
     bytemuck::cast_slice::<f32, u8>(a) == bytemuck::cast_slice::<f32, u8>(b)
@@ -73,6 +119,21 @@ pub(crate) fn same_bits(a: &[f32], b: &[f32]) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_chain_keeps_what_does_not_follow() {
+        let mut chain = Chain::default();
+        chain.push(&[0.0], &[1.0]);
+        chain.push(&[1.0], &[2.5]); // the recorder disagrees with itself
+        chain.push(&[2.0], &[3.0]);
+        chain.cut();
+        chain.push(&[3.0], &[4.0]); // by chance the episode begins where the former ended
+        let exceptions = chain.finish();
+        assert_eq!(exceptions.rows().collect::<Vec<_>>(), [1, 2, 3]);
+        let observations = [0.0, 1.0, 2.0, 3.0];
+        let next: Vec<f32> = (0..4).map(|row| exceptions.next(&observations, 1, row)[0]).collect();
+        assert_eq!(next, [1.0, 2.5, 3.0, 4.0]);
+    }
 
     proptest! {
         #[test]

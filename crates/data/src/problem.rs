@@ -54,7 +54,7 @@ codes! {
     UnflaggedBreak = "unflagged-break", Warning;
     /// Next observations do not agree with the following rows' observations.
     NextObservationMismatch = "next-observation-mismatch", Warning;
-    /// The log stops inside an episode.
+    /// The log stops in a row without a flag.
     LastEpisodeCut = "last-episode-cut", Warning;
     /// Rows say both that the process ended and that it went on.
     TerminalAndTimeout = "terminal-and-timeout", Warning;

@@ -164,10 +164,9 @@ impl Transitions {
     pub fn next_observation(&self, i: usize) -> &[f32] {
         match &self.next {
             NextObservations::Full(values) => row(values, i, self.observation_dim),
-            NextObservations::Chained(exceptions) => match exceptions.rank(i) {
-                Some(stored) => row(exceptions.values(), stored, self.observation_dim),
-                None => self.observation(i + 1),
-            },
+            NextObservations::Chained(exceptions) => {
+                exceptions.next(&self.observations, self.observation_dim, i)
+            }
         }
     }
 
@@ -255,6 +254,12 @@ impl Transitions {
     #[must_use]
     pub fn episodes(&self) -> &[Episode] {
         &self.episodes
+    }
+
+    /// Undiscounted total over each episode of what `value` gives for a row.
+    #[must_use]
+    pub fn episode_totals(&self, value: impl Fn(usize) -> f32) -> Vec<f64> {
+        self.episodes.iter().map(|episode| episode.rows().map(|row| f64::from(value(row))).sum()).collect()
     }
 
     /// Initial observations: the first of each episode, `[D]` each.

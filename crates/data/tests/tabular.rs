@@ -115,7 +115,10 @@ fn bad_cells_and_headers_are_named() {
     assert_eq!(read("").unwrap_err().code(), "empty");
     assert_eq!(read(HEADER).unwrap_err().code(), "empty");
     let latin = read_bytes(b"episode,\xe9tat,action,reward\n", &TabularColumns::default()).unwrap_err();
-    assert!(matches!(latin, DataError::ColumnName { position: 1, .. }), "{latin}");
+    assert!(
+        matches!(&latin, DataError::ColumnName { column, .. } if column.starts_with("column 1")),
+        "{latin}"
+    );
     assert_eq!(read("state,state_b,action,reward\n1,1,1,1\n").unwrap_err().code(), "options");
     let marked = "\u{feff}episode,state,action,reward,next_state\n1,0,0,0,0\n";
     assert_eq!(read(marked).unwrap().len(), 1, "a byte-order mark is no part of the first name");

@@ -434,8 +434,15 @@ impl Assembly {
             .map(|episode| episode.len)
             .max();
         if limit == Some(last.len) {
-            self.set_timeouts([last.last()]);
+            let row = last.last();
             last.end = EpisodeEnd::Timeout;
+            self.set_timeouts([row]);
+            // Where no time-outs are recorded, all of them were inferred, and that was said.
+            if self.parts.timeouts.as_ref().is_some_and(|flags| flags.iter().any(|&flag| flag != 0)) {
+                let message = "the last row carries no flag; its episode is as long as those that timed out, and is \
+                               taken to have timed out there";
+                self.report(ProblemCode::LastEpisodeCut, Some(row), message.to_owned());
+            }
             return;
         }
         if others.is_empty() {

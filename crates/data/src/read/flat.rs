@@ -1,25 +1,28 @@
 //! Logs stored as one array for each column: DSRL, D4RL, OmniSafe and similar files.
 
+use super::actions::discrete_actions;
 use super::arrays::{
     ArrayInfo, ArraySource, Block, Element, check_claim, one_per_row, read_f32, read_flags, read_labels,
     reserve,
 };
 use super::assemble::Parts;
+use super::done::split_done;
 use super::{ActionKind, Done, ReadOptions};
 use crate::column::Column;
 use crate::columns::cost_name;
 use crate::error::DataError;
-use crate::next::{Exceptions, NextObservations, same_bits};
-use crate::problem::{Problem, ProblemCode, some_of};
-use crate::table::Labels;
+use crate::next::{Chain, Exceptions, NextObservations};
+use crate::problem::{Problem, ProblemCode};
 use crate::transitions::Actions;
+use crate::write::numeric;
 
 /// Name of the array of rows whose next observation is stored, in the compact layout of our own writer.
 pub(crate) const NEXT_ROWS: &str = "next_observation_rows";
 /// Name of the array of these next observations.
 pub(crate) const NEXT_VALUES: &str = "next_observation_values";
 
-const REMEDY: &str = "Rename the array, or map it: --columns MAP.toml";
+const REMEDY: &str = "Rename the array, or say which it is, by --state, --action, --reward, --cost and so on, or in a \
+                      file: --columns MAP.toml";
 
 /// Which arrays hold which column.
 #[derive(Debug, Default)]
@@ -284,8 +287,16 @@ impl Reader<'_> {
                 expected: "one id for each transition, as actions are discrete".to_owned(),
             });
         }
-        let labels = read_labels(self.source, &names[0], kind == Some(ActionKind::Discrete))?;
-        Ok(discrete_actions(&names[0], labels, self.source.note("action_labels"), problems))
+        let mut found = read_labels(self.source, &names[0], kind == Some(ActionKind::Discrete))?;
+        let declared = self.source.note("action_labels");
+        // Labels that are numbers stand in the rows themselves; of words an array holds the positions.
+        if let Some(words) = declared.as_ref().filter(|labels| numeric(labels).is_none()) {
+            let word = |label: &String| words.get(label.parse::<usize>().ok()?).cloned();
+            if let Some(spelled) = found.labels.iter().map(word).collect() {
+                found.labels = spelled;
+            }
+        }
+        Ok(discrete_actions(&names[0], found, declared, problems))
     }
 
     /// The costs side by side, `[rows, K]`, and their names.
@@ -393,26 +404,34 @@ impl Reader<'_> {
         }
         let [name] = names else {
             let (values, _) = self.matrix(names, &mut Vec::new())?;
-            let mut chain = Chain::new(observations, dim);
-            chain.push(&values);
-            return Ok(Some(chain.finish()));
+            let mut chain = Chain::default();
+            let rows = observations.chunks_exact(dim).zip(values.chunks_exact(dim));
+            rows.for_each(|(observation, next)| chain.push(observation, next));
+            return Ok(Some(NextObservations::Chained(chain.finish())));
         };
         if let Some(values) = self.source.mapped_f32(name) {
             return Ok(Some(NextObservations::Full(values)));
         }
-        let mut chain = Chain::new(observations, dim);
+        let mut chain = Chain::default();
+        let mut rows = observations.chunks_exact(dim);
         let mut converted: Vec<f32> = Vec::new();
         self.source.for_each_block(name, &mut |block| {
             converted.clear();
-            match block {
-                Block::F32(block) => chain.push(block),
-                Block::F64(block) => converted.extend(block.iter().map(|&value| value as f32)),
-                Block::Int(block) => converted.extend(block.iter().map(|&value| value as f32)),
-            }
-            chain.push(&converted);
+            let block = match block {
+                Block::F32(block) => block,
+                Block::F64(block) => {
+                    converted.extend(block.iter().map(|&value| value as f32));
+                    &converted
+                }
+                Block::Int(block) => {
+                    converted.extend(block.iter().map(|&value| value as f32));
+                    &converted
+                }
+            };
+            block.chunks_exact(dim).zip(&mut rows).for_each(|(next, row)| chain.push(row, next));
             Ok(())
         })?;
-        Ok(Some(chain.finish()))
+        Ok(Some(NextObservations::Chained(chain.finish())))
     }
 
     /// Next observations in the layout of our own writer: only the exceptions.
@@ -464,139 +483,3 @@ impl Reader<'_> {
 }
 
 type Flags = Option<Column<u8>>;
-
-/// Collects next observations, keeping only those that are not the following row's observation.
-pub(crate) struct Chain<'a> {
-    observations: &'a [f32],
-    dim: usize,
-    row: usize,
-    rows: Vec<usize>,
-    values: Vec<f32>,
-}
-
-impl<'a> Chain<'a> {
-    /// For `observations`, `[N, dim]`.
-    pub(crate) fn new(observations: &'a [f32], dim: usize) -> Self {
-        Chain { observations, dim, row: 0, rows: Vec::new(), values: Vec::new() }
-    }
-
-    /// Appends next observations, `[_, dim]`.
-    pub(crate) fn push(&mut self, block: &[f32]) {
-        for next in block.chunks_exact(self.dim) {
-            let following = self.observations.get((self.row + 1) * self.dim..(self.row + 2) * self.dim);
-            if !following.is_some_and(|following| same_bits(following, next)) {
-                self.rows.push(self.row);
-                self.values.extend_from_slice(next);
-            }
-            self.row += 1;
-        }
-    }
-
-    pub(crate) fn finish(self) -> NextObservations {
-        NextObservations::Chained(Exceptions::new(self.row, self.rows, Column::from(self.values)))
-    }
-}
-
-/// Discrete actions of `found`, with a remark where the source's ids are not 0, 1, 2, … `declared` lists the whole set,
-/// if the source does: of it, rows may show only a part.
-pub(crate) fn discrete_actions(
-    name: &str,
-    found: Labels,
-    declared: Option<Vec<String>>,
-    problems: &mut Vec<Problem>,
-) -> Actions {
-    let Labels { mut ids, mut labels } = found;
-    if let Some(declared) = declared {
-        // Labels that are numbers stand in the rows themselves; of others the rows hold positions.
-        let place = |label: &String| {
-            declared.iter().position(|candidate| candidate == label).or_else(|| {
-                let numbers = declared.iter().all(|candidate| candidate.parse::<i64>().is_ok());
-                label.parse().ok().filter(|&position: &usize| !numbers && position < declared.len())
-            })
-        };
-        let places: Option<Vec<usize>> = labels.iter().map(place).collect();
-        if let Some(places) = places {
-            for id in &mut ids {
-                *id = places[*id as usize] as u32;
-            }
-            labels = declared;
-        }
-    }
-    let numbered = labels.iter().enumerate().all(|(id, label)| *label == id.to_string());
-    if !numbered {
-        problems.push(remapped(&labels).column(name));
-    }
-    Actions::Discrete { count: labels.len(), ids: Column::from(ids), labels }
-}
-
-/// The remark on actions whose ids are not their labels.
-fn remapped(labels: &[String]) -> Problem {
-    let message = format!(
-        "{} actions occur, called {}; ids count from 0 in that order and the labels are kept",
-        labels.len(),
-        some_of(labels)
-    );
-    Problem::new(ProblemCode::ActionsRemapped, message)
-}
-
-/// One flag for both ends: where episodes of one and the same greatest length end it was the limit on time, elsewhere
-/// the process ended.
-fn split_done(done: &[u8], name: &str, reading: Done, problems: &mut Vec<Problem>) -> (Vec<u8>, Vec<u8>) {
-    let none = vec![0; done.len()];
-    match reading {
-        Done::Terminal => return (done.to_vec(), none),
-        Done::Timeout => return (none, done.to_vec()),
-        Done::Auto => {}
-    }
-    let mut ends: Vec<(usize, usize)> = Vec::new();
-    let mut start = 0;
-    for row in 0..done.len() {
-        if done[row] != 0 {
-            ends.push((row, row + 1 - start));
-            start = row + 1;
-        }
-    }
-    let longest = ends.iter().map(|&(_, length)| length).max().unwrap_or(0);
-    let shared = ends.iter().filter(|&&(_, length)| length == longest).count() > 1;
-    let (mut terminals, mut timeouts) = (none.clone(), none);
-    let mut timed_out = 0;
-    for &(row, length) in &ends {
-        if shared && length == longest {
-            timeouts[row] = 1;
-            timed_out += 1;
-        } else {
-            terminals[row] = 1;
-        }
-    }
-    let message = format!(
-        "says that an episode was over, not whether the process ended: {timed_out} episodes of the greatest length, \
-         {longest} steps, are read as stopped and the other {} as ended; say which it is with --done terminal or \
-         --done timeout",
-        ends.len() - timed_out
-    );
-    problems.push(Problem::new(ProblemCode::DoneAmbiguous, message).column(name));
-    (terminals, timeouts)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_flag_for_both_ends_is_split_by_length() {
-        let mut done = vec![0; 11];
-        for row in [3, 5, 9] {
-            done[row] = 1;
-        }
-        let mut problems = Vec::new();
-        let (terminals, timeouts) = split_done(&done, "done", Done::Auto, &mut problems);
-        let rows = |flags: &[u8]| (0..flags.len()).filter(|&row| flags[row] != 0).collect::<Vec<_>>();
-        assert_eq!((rows(&timeouts), rows(&terminals)), (vec![3, 9], vec![5]));
-        assert_eq!(problems[0].code, ProblemCode::DoneAmbiguous);
-        // A single longest episode is no evidence of a limit.
-        let (terminals, timeouts) = split_done(&done[..6], "done", Done::Auto, &mut problems);
-        assert_eq!((rows(&timeouts), rows(&terminals)), (vec![], vec![3, 5]));
-        let asked = split_done(&done, "done", Done::Timeout, &mut Vec::new());
-        assert_eq!((rows(&asked.1), rows(&asked.0)), (vec![3, 5, 9], vec![]));
-    }
-}

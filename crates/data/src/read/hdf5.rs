@@ -10,7 +10,7 @@ use super::arrays::{ArrayInfo, ArraySource, Block, Element, Visit, check_claim};
 use crate::error::DataError;
 
 /// Numbers decoded at a time. Large enough that a chunk is decoded once, small enough not to show in memory.
-const BLOCK_NUMBERS: usize = 1 << 20;
+const BLOCK_NUMBERS: usize = 1 << 18;
 /// Groups inside groups deeper than this hold no log.
 const MAX_DEPTH: usize = 4;
 /// A file with more arrays than this is refused; Minari files have a few for each episode.
@@ -28,10 +28,12 @@ pub(crate) struct Hdf5Source {
 impl Hdf5Source {
     /// Opens the file and lists the root and the groups in it that are not episodes.
     pub(crate) fn open(path: &Path) -> Result<Self, DataError> {
-        let failure = |e: Error| DataError::malformed(path, "HDF5", e);
+        let failure = |e: Error| failure(path, &e);
         let bytes = std::fs::metadata(path).map_err(|e| DataError::io(path, "open", e))?.len();
         let storage = FileStorage::open(path).map_err(failure)?;
-        let options = OpenOptions::default().with_max_chunk_bytes(64 << 20).with_max_read_bytes(1 << 30);
+        // Whole chunks are read one after another, each once: nothing is gained by keeping them.
+        let options = OpenOptions { chunk_cache_bytes: 0, ..OpenOptions::default() };
+        let options = options.with_max_chunk_bytes(64 << 20).with_max_read_bytes(1 << 30);
         let file = Hdf5File::from_storage_with_options(Arc::new(storage), options).map_err(failure)?;
         let (groups, mut names) = file.root_group().and_then(|root| root.member_names()).map_err(failure)?;
         for group in groups.iter().filter(|name| !is_episode(name)) {
@@ -64,7 +66,31 @@ impl Hdf5Source {
     }
 
     fn failure(&self, error: &Error) -> DataError {
-        DataError::malformed(&self.path, "HDF5", error)
+        failure(&self.path, error)
+    }
+}
+
+/// The error of the library as one of a log.
+fn failure(path: &Path, error: &Error) -> DataError {
+    let text = error.to_string();
+    // The library refuses such a file whole, and does not say which name it is.
+    if text.contains("invalid UTF-8") {
+        return DataError::ColumnName {
+            path: path.to_owned(),
+            column: "an array, a group or an attribute".to_owned(),
+        };
+    }
+    DataError::malformed(path, "HDF5", text)
+}
+
+/// What a type is called that holds no numbers.
+fn kind_of(datatype: &Datatype) -> &'static str {
+    match datatype {
+        Datatype::String { .. } | Datatype::VarLen { .. } => "text or lists of varying length",
+        Datatype::Compound { .. } => "records of several fields",
+        Datatype::Array { .. } => "an array in each element",
+        Datatype::Reference { .. } => "references to other objects",
+        _ => "a type that has no plain numbers",
     }
 }
 
@@ -101,7 +127,7 @@ impl ArraySource for Hdf5Source {
         let (element, bytes) = element(dataset.dtype()).ok_or_else(|| DataError::ColumnType {
             path: self.path.clone(),
             column: name.to_owned(),
-            found: format!("{:?}", dataset.dtype()).chars().take(60).collect(),
+            found: kind_of(dataset.dtype()).to_owned(),
             expected: "floating-point, integer or boolean numbers",
         })?;
         let shape: Result<Vec<usize>, _> =

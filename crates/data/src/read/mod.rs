@@ -1,8 +1,10 @@
 //! Reading logs in any known format.
 
+mod actions;
 mod arrays;
 mod assemble;
 mod detect;
+mod done;
 mod flat;
 mod hdf5;
 mod minari;

@@ -196,7 +196,7 @@ impl NpyDir {
     pub(crate) fn open(path: &Path) -> Result<Self, DataError> {
         let entries = std::fs::read_dir(path).map_err(|e| DataError::io(path, "list", e))?;
         let mut names = Vec::new();
-        for (position, entry) in entries.enumerate() {
+        for entry in entries {
             let entry = entry.map_err(|e| DataError::io(path, "list", e))?;
             let file_name = entry.file_name();
             if Path::new(&file_name).extension().is_none_or(|extension| extension != "npy") {
@@ -205,8 +205,7 @@ impl NpyDir {
             let name = file_name.to_str().and_then(|name| name.strip_suffix(".npy")).ok_or_else(|| {
                 DataError::ColumnName {
                     path: path.to_owned(),
-                    position,
-                    lossy: file_name.to_string_lossy().into_owned(),
+                    column: format!("the file {:?}", file_name.to_string_lossy()),
                 }
             })?;
             names.push(name.to_owned());
@@ -336,8 +335,8 @@ impl Npz {
             let mut entry = archive.by_index(position).map_err(|e| failure(&e))?;
             let raw = entry.name_raw().to_vec();
             let Ok(name) = String::from_utf8(raw) else {
-                let lossy = entry.name().to_owned();
-                return Err(DataError::ColumnName { path: path.to_owned(), position, lossy });
+                let column = format!("the array {:?}", entry.name());
+                return Err(DataError::ColumnName { path: path.to_owned(), column });
             };
             if name == NOTES_FILE {
                 notes = serde_json::from_reader(entry.take(MAX_NOTES)).ok();

@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
+use super::actions::ActionColumns;
 use super::assemble::Parts;
-use super::flat::{Chain, discrete_actions};
 use super::{ActionKind, ReadOptions};
 use crate::column::Column;
 use crate::columns::{Roles, cost_name};
 use crate::error::DataError;
+use crate::next::{Chain, Exceptions, NextObservations, same_bits};
 use crate::problem::{Problem, ProblemCode};
-use crate::table::{Arrangement, Cell, CellErrors, Interner, LabelColumn, Row, Table, arrange};
-use crate::transitions::Actions;
+use crate::table::{Arrangement, Cell, CellErrors, Interner, Row, Table, arrange};
 
 /// Reads the CSV or Parquet file at `path`.
 pub(crate) fn read(path: &Path, options: &ReadOptions) -> Result<Parts, DataError> {
@@ -39,11 +39,6 @@ pub(crate) fn read(path: &Path, options: &ReadOptions) -> Result<Parts, DataErro
         problems.push(Problem::new(ProblemCode::PrecisionLost, message).column(&names[column]).row(row));
     }
     let dim = roles.state.len();
-    let next = (!roles.next_state.is_empty()).then(|| {
-        let mut chain = Chain::new(&columns.state, dim);
-        chain.push(&columns.next_state);
-        chain.finish()
-    });
     let action_column = names[roles.action[0]].as_str();
     let actions = columns.action.finish(action_column, table.note("action_labels"), &mut problems);
     let cost_names = table
@@ -56,7 +51,7 @@ pub(crate) fn read(path: &Path, options: &ReadOptions) -> Result<Parts, DataErro
         observation_dim: dim,
         observation_names: named(&roles.state),
         observations: Column::from(columns.state),
-        next,
+        next: columns.next.map(NextObservations::Chained),
         action_names: if actions.is_discrete() { Vec::new() } else { named(&roles.action) },
         actions,
         rewards: Column::from(columns.reward),
@@ -80,7 +75,8 @@ struct Columns {
     step: Vec<f64>,
     dim: usize,
     state: Vec<f32>,
-    next_state: Vec<f32>,
+    /// Of the rows in the order in which they stand in the other columns.
+    next: Option<Exceptions>,
     action: ActionColumns,
     reward: Vec<f32>,
     costs: usize,
@@ -113,7 +109,10 @@ impl Columns {
             action: ActionColumns::new(action_at.len(), kind),
             ..Columns::default()
         };
+        columns.reserve(table.expected_rows());
         let mut inexact = None;
+        let mut chain = Chain::default();
+        let mut next_state: Vec<f32> = Vec::with_capacity(next_at.len());
         let mut interner = Interner::default();
         table.for_each_row(&wanted, &mut |row, cells| {
             let mut float = |position: usize| -> Result<f32, DataError> {
@@ -131,8 +130,12 @@ impl Columns {
             for &position in &state_at {
                 columns.state.push(float(position)?);
             }
+            next_state.clear();
             for &position in &next_at {
-                columns.next_state.push(float(position)?);
+                next_state.push(float(position)?);
+            }
+            if !next_state.is_empty() {
+                chain.push(&columns.state[row * state_at.len()..], &next_state);
             }
             columns.reward.push(float(reward_at)?);
             for &position in &cost_at {
@@ -161,7 +164,19 @@ impl Columns {
             Ok(())
         })?;
         columns.inexact = inexact;
+        columns.next = (!next_at.is_empty()).then(|| chain.finish());
         Ok(columns)
+    }
+
+    /// Makes room, so that columns that grow side by side need not be moved; where there is none, they grow.
+    fn reserve(&mut self, rows: usize) {
+        let wide = [(&mut self.state, self.dim), (&mut self.reward, 1), (&mut self.cost, self.costs)];
+        for (column, width) in wide {
+            let _ = column.try_reserve_exact(rows.saturating_mul(width));
+        }
+        self.action.reserve(rows);
+        let _ = self.step.try_reserve_exact(rows);
+        let _ = self.episode.try_reserve_exact(rows);
     }
 
     /// Appends which episode and step a row belongs to.
@@ -214,7 +229,10 @@ impl Columns {
             row(a) == row(b)
         }
         equal(&self.state, self.dim, a, b)
-            && equal(&self.next_state, self.dim, a, b)
+            && self.next.as_ref().is_none_or(|next| {
+                let of = |row| next.next(&self.state, self.dim, row);
+                same_bits(of(a), of(b))
+            })
             && self.action.same(a, b)
             && equal(&self.reward, 1, a, b)
             && equal(&self.cost, self.costs, a, b)
@@ -236,7 +254,7 @@ impl Columns {
             repeated[position] = true;
         }
         let mut faulty_positions = conflicting;
-        let has_next = !self.next_state.is_empty();
+        let has_next = self.next.is_some();
         for &position in &arrangement.gaps {
             // Without a recorded next state the row before the gap would lead across it.
             faulty_positions.push(if has_next { position } else { position - 1 });
@@ -265,26 +283,29 @@ impl Columns {
     }
 
     fn take_rows(&mut self, rows: &[u32]) {
-        fn take<T: Copy>(values: &mut Vec<T>, width: usize, rows: &[u32]) {
-            if !values.is_empty() {
-                let row = |&row: &u32| &values[row as usize * width..(row as usize + 1) * width];
-                let taken: Vec<T> = rows.iter().flat_map(row).copied().collect();
-                *values = taken;
+        if let Some(next) = &mut self.next {
+            let mut chain = Chain::default();
+            for row in rows.iter().map(|&row| row as usize) {
+                let observation = &self.state[row * self.dim..(row + 1) * self.dim];
+                chain.push(observation, next.next(&self.state, self.dim, row));
             }
+            *next = chain.finish();
         }
-        take(&mut self.state, self.dim, rows);
-        take(&mut self.next_state, self.dim, rows);
-        take(&mut self.reward, 1, rows);
-        take(&mut self.cost, self.costs, rows);
-        take(&mut self.terminal, 1, rows);
-        take(&mut self.timeout, 1, rows);
-        take(&mut self.propensity, 1, rows);
-        if let Some(values) = &mut self.action.values {
-            take(values, self.action.width, rows);
-        }
-        if let Some(labels) = &mut self.action.labels {
-            labels.take_rows(rows);
-        }
+        take_rows(&mut self.state, self.dim, rows);
+        take_rows(&mut self.reward, 1, rows);
+        take_rows(&mut self.cost, self.costs, rows);
+        take_rows(&mut self.terminal, 1, rows);
+        take_rows(&mut self.timeout, 1, rows);
+        take_rows(&mut self.propensity, 1, rows);
+        self.action.take_rows(rows);
+    }
+}
+
+/// Keeps only `rows` of a `[_, width]` column, in that order; a column that is not recorded is empty and stays so.
+pub(super) fn take_rows<T: Copy>(values: &mut Vec<T>, width: usize, rows: &[u32]) {
+    if !values.is_empty() {
+        let row = |&row: &u32| &values[row as usize * width..(row as usize + 1) * width];
+        *values = rows.iter().flat_map(row).copied().collect();
     }
 }
 
@@ -292,84 +313,4 @@ struct Arranged {
     starts: Vec<usize>,
     faulty: Vec<usize>,
     source_rows: Option<Vec<u32>>,
-}
-
-/// Actions while it is not yet known what they are.
-#[derive(Default)]
-pub(crate) struct ActionColumns {
-    width: usize,
-    integral_floats: bool,
-    /// While every action so far is a number.
-    values: Option<Vec<f32>>,
-    /// While every action so far is a whole number or a word.
-    labels: Option<LabelColumn>,
-}
-
-impl ActionColumns {
-    pub(crate) fn new(width: usize, kind: Option<ActionKind>) -> Self {
-        ActionColumns {
-            width,
-            integral_floats: kind == Some(ActionKind::Discrete),
-            values: (kind != Some(ActionKind::Discrete)).then(Vec::new),
-            labels: (kind != Some(ActionKind::Continuous) && width == 1).then(LabelColumn::default),
-        }
-    }
-
-    /// Components of an action.
-    pub(crate) fn width(&self) -> usize {
-        self.width
-    }
-
-    /// Appends one component; the error says what was expected.
-    pub(crate) fn push(&mut self, cell: Cell<'_>) -> Result<(), &'static str> {
-        let number = cell.number();
-        let label = match &mut self.labels {
-            Some(labels) => labels.push(cell, self.integral_floats),
-            None => Err("a number"),
-        };
-        match (&mut self.values, number, label) {
-            (Some(values), Some(number), label) => {
-                values.push(number as f32);
-                if label.is_err() {
-                    self.labels = None;
-                }
-                Ok(())
-            }
-            (_, _, Ok(())) => {
-                self.values = None;
-                Ok(())
-            }
-            (_, _, Err(what)) => Err(what),
-        }
-    }
-
-    fn same(&self, a: usize, b: usize) -> bool {
-        let row = |values: &Vec<f32>, i: usize| {
-            values[i * self.width..(i + 1) * self.width]
-                .iter()
-                .map(|value| value.to_bits())
-                .collect::<Vec<_>>()
-        };
-        self.values.as_ref().is_none_or(|values| row(values, a) == row(values, b))
-            && self.labels.as_ref().is_none_or(|labels| labels.same(a, b))
-    }
-
-    /// Ids if every action was a whole number or a word, reals otherwise. `declared` lists the whole set of actions,
-    /// if the source does.
-    pub(crate) fn finish(
-        self,
-        column: &str,
-        declared: Option<Vec<String>>,
-        problems: &mut Vec<Problem>,
-    ) -> Actions {
-        match self.labels {
-            Some(labels) => discrete_actions(column, labels.finish(), declared, problems),
-            None => Actions::Continuous {
-                dim: self.width,
-                values: Column::from(
-                    self.values.expect("an action that is neither number nor label is refused"),
-                ),
-            },
-        }
-    }
 }

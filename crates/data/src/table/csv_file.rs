@@ -122,13 +122,17 @@ fn parse(text: &str) -> Cell<'_> {
     Cell::Text(text)
 }
 
+/// Whether a field that holds `text` is read as this very word.
+pub(crate) fn is_word(text: &str) -> bool {
+    text.trim() == text && matches!(parse(text), Cell::Text(_))
+}
+
 fn header_names(path: &Path, record: &ByteRecord) -> Result<Vec<String>, DataError> {
     let mut names: Vec<String> = Vec::new();
     for (position, field) in record.iter().enumerate() {
         let name = std::str::from_utf8(field).map_err(|_| DataError::ColumnName {
             path: path.to_owned(),
-            position,
-            lossy: String::from_utf8_lossy(field).into_owned(),
+            column: format!("column {position}, {:?},", String::from_utf8_lossy(field)),
         })?;
         names.push(name.trim().to_owned());
     }

@@ -12,7 +12,7 @@ use crate::error::DataError;
 use crate::read::{Format, detect};
 
 pub(crate) use arrow_cells::CellColumn;
-pub(crate) use csv_file::CsvFile;
+pub(crate) use csv_file::{CsvFile, is_word};
 pub(crate) use labels::{LabelColumn, Labels};
 pub(crate) use order::{Arrangement, Interner, arrange};
 pub(crate) use parquet_file::ParquetFile;
@@ -114,6 +114,14 @@ impl Table {
         match self {
             Table::Csv(_) => None,
             Table::Parquet(file) => file.note(key),
+        }
+    }
+
+    /// How many rows to make room for; 0 where that is not known before they are read.
+    pub(crate) fn expected_rows(&self) -> usize {
+        match self {
+            Table::Csv(_) => 0,
+            Table::Parquet(file) => file.expected_rows(),
         }
     }
 

@@ -135,17 +135,19 @@ impl Arrangement {
 
     fn check_steps(&mut self, name: &str, steps: &[f64]) {
         let at = |position: usize| steps[self.source(position)];
-        let mut is_start = self.starts.iter().copied().peekable();
-        let inside: Vec<usize> =
-            (0..steps.len()).filter(|position| is_start.next_if_eq(position).is_none()).collect();
-        let stride = inside
-            .iter()
-            .map(|&position| at(position) - at(position - 1))
+        // Every position but the first of each episode, with the step it advances by.
+        let advances = || {
+            let mut is_start = self.starts.iter().copied().peekable();
+            (0..steps.len())
+                .filter(move |position| is_start.next_if_eq(position).is_none())
+                .map(|position| (position, at(position) - at(position - 1)))
+        };
+        let stride = advances()
+            .map(|(_, difference)| difference)
             .filter(|&difference| difference > 0.0)
             .fold(f64::INFINITY, f64::min);
         let (mut duplicates, mut gaps) = (Vec::new(), Vec::new());
-        for &position in &inside {
-            let difference = at(position) - at(position - 1);
+        for (position, difference) in advances() {
             if difference == 0.0 {
                 duplicates.push(position);
             } else if difference > 1.5 * stride {

@@ -20,6 +20,7 @@ pub(crate) struct ParquetFile {
     names: Vec<String>,
     types: Vec<DataType>,
     notes: Vec<(String, String)>,
+    expected_rows: usize,
 }
 
 impl ParquetFile {
@@ -37,15 +38,29 @@ impl ParquetFile {
             }
         }
         let metadata = builder.metadata().file_metadata().key_value_metadata();
+        let claimed = usize::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0);
+        let bytes = std::fs::metadata(path).map_err(|e| DataError::io(path, "open", e))?.len();
         let notes = metadata
             .into_iter()
             .flatten()
             .filter_map(|pair| pair.value.as_ref().map(|value| (pair.key.clone(), value.clone())));
-        Ok(ParquetFile { path: path.to_owned(), names, types, notes: notes.collect() })
+        Ok(ParquetFile {
+            path: path.to_owned(),
+            names,
+            types,
+            notes: notes.collect(),
+            expected_rows: claimed.min(usize::try_from(bytes).unwrap_or(0)),
+        })
     }
 
     pub(crate) fn names(&self) -> &[String] {
         &self.names
+    }
+
+    /// The rows that the footer claims, as far as the file's size makes them likely: a row takes about a byte at least,
+    /// and where rows take less, columns grow as they are read.
+    pub(crate) fn expected_rows(&self) -> usize {
+        self.expected_rows
     }
 
     /// A list of names that the writer attached.

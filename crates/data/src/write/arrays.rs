@@ -102,9 +102,10 @@ pub(crate) fn next_observations(log: &Transitions) -> Array<'_> {
     Array::floats("next_observations", Some(log.observation_dim()), |i| log.next_observation(i))
 }
 
-/// The labels as numbers, if all of them are.
+/// The labels as numbers, if all of them are, spelled as numbers are written: `01` is a word.
 pub(crate) fn numeric(labels: &[String]) -> Option<Vec<i64>> {
-    labels.iter().map(|label| label.parse().ok()).collect()
+    let number = |label: &String| label.parse().ok().filter(|number: &i64| number.to_string() == *label);
+    labels.iter().map(number).collect()
 }
 
 /// What arrays cannot hold: names, and the set of actions (an action may occur in no row of a part of a log).

@@ -16,6 +16,8 @@ use crate::read::{Format, ReadOptions, read};
 use crate::select::Split;
 use crate::transitions::{Episode, Transitions};
 
+pub(crate) use arrays::numeric;
+
 /// How to write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteOptions {

@@ -16,6 +16,8 @@ use super::Selection;
 use super::arrays::{notes, numeric};
 use crate::columns::in_family;
 use crate::error::DataError;
+use crate::problem::some_of;
+use crate::table::is_word;
 use crate::transitions::{Actions, Transitions};
 
 /// Rows of a batch.
@@ -103,7 +105,7 @@ fn columns(log: &Transitions) -> Vec<Column<'_>> {
 }
 
 pub(crate) fn write_csv(selection: &Selection<'_>, path: &Path) -> Result<(), DataError> {
-    refuse_unused_actions(selection, path)?;
+    refuse_other_numbering(selection, path)?;
     let columns = columns(selection.log);
     let file = File::create(path).map_err(|e| DataError::io(path, "create", e))?;
     let mut out = csv::Writer::from_writer(BufWriter::with_capacity(1 << 18, file));
@@ -133,27 +135,40 @@ pub(crate) fn write_csv(selection: &Selection<'_>, path: &Path) -> Result<(), Da
     out.flush().map_err(|e| DataError::io(path, "write", e))
 }
 
-/// A CSV file has no place to say that an action exists which no row shows; ids would shift when it is read.
-fn refuse_unused_actions(selection: &Selection<'_>, path: &Path) -> Result<(), DataError> {
+/// A CSV file has no place for the list of actions: a reader numbers those that it finds, integers by value and words
+/// by letters. A log whose actions would get other numbers, or become numbers, is refused.
+fn refuse_other_numbering(selection: &Selection<'_>, path: &Path) -> Result<(), DataError> {
     let Actions::Discrete { count, ids, labels } = selection.log.actions() else { return Ok(()) };
+    let refusal = |what: String| {
+        let remedy =
+            "write .hdf5, .npz, .parquet or a directory of .npy columns, which keep the list of actions";
+        Err(DataError::Write { path: path.to_owned(), format: "CSV", detail: format!("{what}; {remedy}") })
+    };
     let mut used = vec![false; *count];
     for rows in selection.blocks(BLOCK_ROWS) {
         for row in rows {
             used[ids[row] as usize] = true;
         }
     }
-    match used.iter().position(|used| !used) {
-        None => Ok(()),
-        Some(id) => Err(DataError::Write {
-            path: path.to_owned(),
-            format: "CSV",
-            detail: format!(
-                "action {:?} occurs in no row, and CSV cannot record that it exists; write .hdf5, .npz, .parquet or \
-                 a directory of .npy columns",
-                labels[id]
-            ),
-        }),
+    if let Some(id) = used.iter().position(|used| !used) {
+        return refusal(format!(
+            "action {:?} occurs in no row, and CSV cannot record that it exists",
+            labels[id]
+        ));
     }
+    let ascending = match numeric(labels) {
+        Some(numbers) => numbers.is_sorted(),
+        None => {
+            if let Some(label) = labels.iter().find(|label| !is_word(label)) {
+                return refusal(format!("action {label:?} would not be read as a word"));
+            }
+            labels.is_sorted()
+        }
+    };
+    if ascending {
+        return Ok(());
+    }
+    refusal(format!("actions {} would be numbered in another order", some_of(labels)))
 }
 
 pub(crate) fn write_parquet(selection: &Selection<'_>, path: &Path) -> Result<(), DataError> {
