@@ -9,9 +9,6 @@ pub(crate) enum Failure {
     Input(Explained),
     /// The work itself failed: exit code 1.
     Work(Explained),
-    /// A certificate says not to deploy: exit code 3. Everything has been printed already.
-    #[expect(dead_code, reason = "raised by `certify`")]
-    DoNotDeploy,
 }
 
 /// A message with an optional remedy.
@@ -57,7 +54,6 @@ impl Failure {
         let (code, explained) = match self {
             Failure::Input(explained) => (2, explained),
             Failure::Work(explained) => (1, explained),
-            Failure::DoNotDeploy => return ExitCode::from(3),
         };
         eprintln!("{:?}", miette::Report::new(explained));
         ExitCode::from(code)

@@ -1,9 +1,10 @@
-//! A log on the command line: the file, and for tables which column is what.
+//! A log on the command line: the file, which column is what, and what the file leaves open.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
-use coptidice_data::{CheckOptions, ColumnMap, Log, ReadOptions};
+use clap::{Args, ValueEnum};
+use coptidice_data::{ActionKind, CheckOptions, ColumnMap, Done, Log, ReadOptions};
 
 use crate::failure::Failure;
 
@@ -14,13 +15,80 @@ pub(crate) struct LogFlags {
     #[arg(value_name = "DATA")]
     file: PathBuf,
     #[command(flatten)]
+    meaning: MeaningFlags,
+    #[command(flatten)]
     columns: ColumnFlags,
 }
 
-/// Which column of a table is what.
+/// What a file may leave open.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Columns of CSV and Parquet files")]
-pub(crate) struct ColumnFlags {
+#[command(next_help_heading = "What the log leaves open")]
+struct MeaningFlags {
+    /// Steps after which recordings were stopped, for logs that record no time-outs
+    #[arg(long, value_name = "STEPS")]
+    episode_length: Option<NonZeroUsize>,
+    /// What a flag `done` means that says only that an episode was over [default: auto, by the episodes' lengths]
+    #[arg(long, value_enum, value_name = "MEANING")]
+    done: Option<DoneFlag>,
+    /// Whether actions are real vectors or ids [default: ids are one column of integers or words]
+    #[arg(long, value_enum, value_name = "KIND")]
+    action_kind: Option<ActionFlag>,
+    /// Magnitude above which a value is a marker or a fault
+    #[arg(long, value_name = "VALUE", value_parser = parse_magnitude, allow_negative_numbers = true)]
+    max_magnitude: Option<f32>,
+}
+
+/// `--done`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum DoneFlag {
+    /// Episodes of one and the same greatest length were stopped, the others ended
+    Auto,
+    /// The process ended
+    Terminal,
+    /// The recording was stopped
+    Timeout,
+}
+
+impl From<DoneFlag> for Done {
+    fn from(flag: DoneFlag) -> Self {
+        match flag {
+            DoneFlag::Auto => Done::Auto,
+            DoneFlag::Terminal => Done::Terminal,
+            DoneFlag::Timeout => Done::Timeout,
+        }
+    }
+}
+
+/// `--action-kind`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ActionFlag {
+    /// Real vectors, even if they are stored as integers
+    Continuous,
+    /// Ids, even if they are stored as whole floating-point numbers
+    Discrete,
+}
+
+impl From<ActionFlag> for ActionKind {
+    fn from(flag: ActionFlag) -> Self {
+        match flag {
+            ActionFlag::Continuous => ActionKind::Continuous,
+            ActionFlag::Discrete => ActionKind::Discrete,
+        }
+    }
+}
+
+/// A positive number, for `--max-magnitude`.
+fn parse_magnitude(text: &str) -> Result<f32, String> {
+    match text.parse::<f32>() {
+        Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
+        _ => Err("give a positive number, as in 1e9".to_owned()),
+    }
+}
+
+/// Which column is what.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Columns, where their names do not say what they are")]
+struct ColumnFlags {
     /// TOML file that maps roles to columns; the flags below come on top of it
     #[arg(long, value_name = "FILE")]
     columns: Option<PathBuf>,
@@ -69,23 +137,30 @@ impl LogFlags {
 
     /// How to read it.
     pub(crate) fn options(&self) -> Result<ReadOptions, Failure> {
-        self.columns.options()
+        Ok(ReadOptions {
+            columns: self.columns.map()?,
+            action_kind: self.meaning.action_kind.map(ActionKind::from),
+            episode_length: self.meaning.episode_length,
+            done: self.meaning.done.map_or_else(Done::default, Done::from),
+        })
     }
 
-    /// Reads the log for training: one with errors is refused, remarks are printed.
+    /// What counts as a fault in it.
+    pub(crate) fn check(&self) -> CheckOptions {
+        let usual = CheckOptions::default();
+        CheckOptions { max_magnitude: self.meaning.max_magnitude.unwrap_or(usual.max_magnitude) }
+    }
+
+    /// Reads the log for training: one with errors is refused.
     pub(crate) fn load(&self) -> Result<Log, Failure> {
-        let log = coptidice_data::load(&self.file, &self.options()?, &CheckOptions::default())
-            .map_err(|error| Failure::input(&error))?;
-        for problem in &log.problems {
-            eprintln!("{}", crate::commands::describe_problem(problem));
-        }
-        Ok(log)
+        coptidice_data::load(&self.file, &self.options()?, &self.check())
+            .map_err(|error| Failure::input(&error))
     }
 }
 
 impl ColumnFlags {
     /// The file's map with the flags over it.
-    fn options(&self) -> Result<ReadOptions, Failure> {
+    fn map(&self) -> Result<ColumnMap, Failure> {
         let base = match &self.columns {
             Some(file) => ColumnMap::load(file).map_err(|error| Failure::input(&error))?,
             None => ColumnMap::default(),
@@ -103,6 +178,6 @@ impl ColumnFlags {
             timeout: self.timeout.clone(),
             propensity: self.propensity.clone(),
         };
-        Ok(ReadOptions { columns: base.overridden_by(flags), ..ReadOptions::default() })
+        Ok(base.overridden_by(flags))
     }
 }

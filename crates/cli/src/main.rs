@@ -1,7 +1,6 @@
 //! The `coptidice` program: arguments, then a validated request, then one library call.
 //!
-//! Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage or unusable input,
-//! 3 a certificate says not to deploy.
+//! Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage or unusable input.
 
 use std::process::ExitCode;
 
@@ -27,7 +26,7 @@ mod training;
     name = "coptidice",
     version,
     about = "Offline constrained reinforcement learning: from logs to a policy you can decide to deploy",
-    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage or unusable input, 3 a certificate says not to deploy.",
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage or unusable input.",
     propagate_version = true
 )]
 struct Arguments {

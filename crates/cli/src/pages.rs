@@ -54,15 +54,12 @@ struct ProblemPicture {
 impl LogPicture {
     /// Looks at a log.
     pub(crate) fn of(data: &Transitions, problems: &[coptidice_data::Problem]) -> Self {
-        let total = |value: &dyn Fn(usize) -> f32| -> Vec<f64> {
-            data.episodes().iter().map(|e| e.rows().map(|i| f64::from(value(i))).sum()).collect()
-        };
         let (continuous, action_size) = match data.actions() {
             Actions::Continuous { dim, .. } => (true, *dim),
             Actions::Discrete { count, .. } => (false, *count),
         };
         let costs = data.cost_names().iter().enumerate().map(|(k, name)| {
-            let per_episode = total(&|i| data.costs(i)[k]);
+            let per_episode = data.episode_totals(|i| data.costs(i)[k]);
             let per_step = per_episode.iter().sum::<f64>() / data.len() as f64;
             CostPicture { name: name.clone(), per_step, per_episode }
         });
@@ -72,7 +69,7 @@ impl LogPicture {
             continuous,
             action_size,
             lengths: data.episodes().iter().map(|e| e.len as f64).collect(),
-            returns: total(&|i| data.reward(i)),
+            returns: data.episode_totals(|i| data.reward(i)),
             costs: costs.collect(),
             problems: problems.iter().map(ProblemPicture::of).collect(),
         }
@@ -143,24 +140,15 @@ fn reading(limit: &LimitEntry, mean_steps: f64) -> LimitReading {
     }
 }
 
-/// Writes `data.json`.
-pub(crate) fn describe_data(
-    run: &RunDirectory,
-    data: &Transitions,
-    problems: &[coptidice_data::Problem],
-) -> Result<(), Failure> {
-    write_json(&run.inspection(), &LogPicture::of(data, problems))
-}
-
 /// Writes `report.html` and returns its path.
 pub(crate) fn write_run_report(run: &RunDirectory) -> Result<PathBuf, Failure> {
-    let page = compose(run, Vec::new())?;
+    let page = compose(run, None)?;
     page.write(&run.report()).map_err(|error| Failure::work(&error))?;
     Ok(run.report())
 }
 
-/// The page of a run, with more sections after the verdict.
-pub(crate) fn compose(run: &RunDirectory, extra: Vec<Section>) -> Result<Report, Failure> {
+/// The page of a run. `measured` takes the place of the section on the run's own evaluation.
+pub(crate) fn compose(run: &RunDirectory, measured: Option<Vec<Section>>) -> Result<Report, Failure> {
     let manifest = run.manifest()?;
     let picture: LogPicture = read_json(&run.inspection())?;
     let config_text =
@@ -180,11 +168,10 @@ pub(crate) fn compose(run: &RunDirectory, extra: Vec<Section>) -> Result<Report,
     for (label, value, note) in key_figures(&history) {
         report = report.key_figure(label, value, note);
     }
-    for section in extra {
+    let own =
+        || evaluation.iter().map(|e| (&simulated(algorithm, &manifest, mean_steps, e)).into()).collect();
+    for section in measured.unwrap_or_else(own) {
         report = report.section(section);
-    }
-    if let Some(evaluation) = &evaluation {
-        report = report.section(&simulated(algorithm, &manifest, mean_steps, evaluation));
     }
     if run.weights().exists() {
         report = report.section(&WeightSummary::of(&read_weights(run)?));
@@ -324,12 +311,7 @@ fn key_figures(history: &History) -> Vec<(String, String, String)> {
 }
 
 /// An evaluation as the report crate shows it.
-pub(crate) fn simulated(
-    algorithm: &str,
-    manifest: &Manifest,
-    mean_steps: f64,
-    evaluation: &Simulated,
-) -> Evaluation {
+fn simulated(algorithm: &str, manifest: &Manifest, mean_steps: f64, evaluation: &Simulated) -> Evaluation {
     let single = evaluation.costs.len() == 1 && manifest.limits.len() == 1;
     let mut limits = Vec::new();
     for cost in &evaluation.costs {

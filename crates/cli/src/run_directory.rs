@@ -51,7 +51,9 @@ pub(crate) struct LimitEntry {
 impl RunDirectory {
     /// A directory for a new run, or the one to resume.
     pub(crate) fn create(root: &Path) -> Result<Self, Failure> {
-        std::fs::create_dir_all(root).map_err(|error| Failure::writing(root, &error))?;
+        std::fs::create_dir_all(root).map_err(|error| {
+            Failure::usage(format!("{}: {error}", root.display()), "choose an --out that can be written")
+        })?;
         Ok(RunDirectory { root: root.to_owned() })
     }
 

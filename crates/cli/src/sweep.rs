@@ -286,6 +286,7 @@ fn run_cell(sweep: &Sweep, cell: Cell<'_>) -> Done {
     let directory = sweep.out.join("runs").join(cell.name());
     let job = Job {
         data: sweep.data(&cell.log.name),
+        problems: Vec::new(),
         log_name: cell.log.name.clone(),
         raw: sweep.config(cell)?,
         out: &directory,

@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use coptidice_agents::config::LimitConfig;
 use coptidice_agents::{CheckpointError, LogFacts, Observer, RawConfig, TrainConfig, TrainIo, TrainOutcome};
 use coptidice_core::{CostLimit, LimitUnit};
-use coptidice_data::Transitions;
+use coptidice_data::{Problem, Transitions, check_limits};
 use coptidice_report::metrics::{MetricsError, MetricsLog};
 
 use crate::failure::Failure;
+use crate::pages::LogPicture;
 use crate::progress::Progress;
-use crate::run_directory::{LimitEntry, Manifest, RunDirectory, write_text};
+use crate::run_directory::{LimitEntry, Manifest, RunDirectory, write_json, write_text};
 
 /// Whether the user asked to stop; set once by Ctrl-C or a termination signal.
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -42,6 +43,8 @@ pub(crate) fn stop_requested() -> bool {
 pub(crate) struct Job<'a> {
     /// The log.
     pub(crate) data: &'a Transitions,
+    /// What is to be said about it; the report repeats it.
+    pub(crate) problems: Vec<Problem>,
     /// Its name for the manifest.
     pub(crate) log_name: String,
     /// The configuration as given.
@@ -67,10 +70,18 @@ pub(crate) fn train(job: Job<'_>) -> Result<(RunDirectory, TrainConfig, TrainOut
             "choose another --out, or go on with it by --resume",
         ));
     }
+    let mut problems = job.problems;
+    problems.extend(check_limits(job.data, &limits_by_column(&config, job.data)));
+    if job.show_progress {
+        for problem in &problems {
+            eprintln!("{}", crate::commands::describe_problem(problem));
+        }
+    }
     let run = RunDirectory::create(job.out)?;
     if !job.resume || !run.config().exists() {
         write_text(&run.config(), &config.to_toml().map_err(|error| Failure::work(&error))?)?;
         run.write_manifest(&manifest(&config, &facts, job.data, job.log_name, job.command))?;
+        write_json(&run.inspection(), &LogPicture::of(job.data, &problems))?;
     }
     let mut recorder = Recorder::new(run.root(), &config, job.show_progress);
     let io = TrainIo { directory: run.root().to_owned(), resume: job.resume };
@@ -85,6 +96,12 @@ pub(crate) fn train(job: Job<'_>) -> Result<(RunDirectory, TrainConfig, TrainOut
         coptidice_agents::export::save_onnx(policy, &run.onnx()).map_err(|error| Failure::work(&error))?;
     }
     Ok((run, config, outcome))
+}
+
+/// The limit of each of the log's costs, where it has one.
+fn limits_by_column(config: &TrainConfig, data: &Transitions) -> Vec<Option<CostLimit>> {
+    let of = |name: &String| config.limits.iter().find(|limit| limit.cost == *name).map(|limit| limit.limit);
+    data.cost_names().iter().map(of).collect()
 }
 
 /// Problems of the log or the configuration are the input's; the rest is the work's.

@@ -184,6 +184,8 @@ fn wrong_usage_and_unusable_input_exit_with_two_and_say_what_to_do() {
         (&["train", log, "--algo", "bc", "--set", "alpa=1", "--out", run], "alpa"),
         (&["train", log, "--limit", "far=0.1", "--limit-unit", "step", "--out", run], "near"),
         (&["train", "nowhere.csv", "--algo", "bc", "--out", run], "nowhere.csv"),
+        (&["train", log, "--algo", "bc", "--out", &format!("{log}/run")], "--out"),
+        (&["train", log, "--algo", "bc", "--out", run, "--resume", "--max-magnitude", "-1"], "positive"),
         (&["data", "inspect", text(&broken)], "broken.hdf5"),
         (&["evaluate", directory.path().to_str().unwrap(), "--env", "nav/hazard"], "run directory"),
     ];
@@ -194,6 +196,112 @@ fn wrong_usage_and_unusable_input_exit_with_two_and_say_what_to_do() {
         assert!(message.contains(expected), "{arguments:?} should name {expected}: {message}");
         assert!(!message.contains("panicked"), "{message}");
     }
+}
+
+#[test]
+fn what_a_log_leaves_open_is_said_by_flags() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log.csv");
+    let rows: Vec<String> = (0..40).map(|i| format!("{i}.5,{},1.0,0", i % 3)).collect();
+    std::fs::write(&log, format!("state_x,action,reward,cost\n{}\n", rows.join("\n"))).unwrap();
+    let inspect =
+        |more: &[&str]| json(&coptidice(&[&["data", "inspect", text(&log), "--json"], more].concat()));
+    let codes = |found: &serde_json::Value| found["problems"].to_string();
+    assert!(codes(&inspect(&[])).contains("--episode-length"), "the message names the flag");
+    let found = inspect(&["--episode-length", "10"]);
+    assert_eq!((&found["episodes"], &found["action"]["count"]), (&4.into(), &3.into()));
+    assert!(!codes(&found).contains("no-episode-ends"));
+    let found = inspect(&["--episode-length", "10", "--action-kind", "continuous", "--max-magnitude", "20"]);
+    assert_eq!(found["action"], serde_json::json!({ "kind": "continuous", "dim": 1 }));
+    assert!(codes(&found).contains("extreme-value"));
+
+    // Repair and training take the same flags.
+    let (mended, run) = (directory.path().join("mended.parquet"), directory.path().join("run"));
+    let repaired =
+        coptidice(&["data", "repair", text(&log), "--to", text(&mended), "--episode-length", "10"]);
+    assert!(repaired.status.success(), "{}", String::from_utf8_lossy(&repaired.stderr));
+    let mut training = vec!["train", text(&log), "--algo", "bc", "--steps", "3", "--out", text(&run)];
+    training.extend(SMALL);
+    assert_eq!(coptidice(&training).status.code(), Some(2));
+    training.extend(["--episode-length", "10"]);
+    let trained = coptidice(&training);
+    assert!(trained.status.success(), "{}", String::from_utf8_lossy(&trained.stderr));
+}
+
+#[test]
+fn limits_that_no_episode_keeps_are_remarked() {
+    let directory = tempfile::tempdir().unwrap();
+    let (log, run) = (write_log(directory.path()), directory.path().join("run"));
+    let text_of_log = std::fs::read_to_string(&log).unwrap();
+    let costly: Vec<String> = text_of_log
+        .lines()
+        .map(|line| line.strip_suffix(",0").map_or(line.to_owned(), |l| format!("{l},1")))
+        .collect();
+    std::fs::write(&log, costly.join("\n")).unwrap();
+    let mut arguments =
+        vec!["train", text(&log), "--limit", "0", "--limit-unit", "step", "--out", text(&run)];
+    arguments.extend(["--steps", "3"]);
+    arguments.extend(SMALL);
+    let output = coptidice(&arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let page = String::from_utf8(bytes(&run, "report.html")).unwrap();
+    for code in ["zero-limit", "all-above-limit"] {
+        assert!(said.contains(code) && page.contains(code), "{code}: {said}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_leaves_a_checkpoint_and_a_report_can_be_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let (log, run) = (write_log(directory.path()), directory.path().join("run"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_coptidice"));
+    command.args(train_arguments(text(&log), text(&run), "1000000", "1"));
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let metrics = run.join("metrics.jsonl");
+    let begun = std::time::Instant::now();
+    while std::fs::metadata(&metrics).map_or(true, |file| file.len() == 0) {
+        assert!(begun.elapsed() < Duration::from_secs(120), "training begins");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(interrupted.success());
+    let output = child.wait_with_output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("--resume"), "{message}");
+    assert!(std::fs::read_dir(run.join("checkpoints")).unwrap().count() > 0);
+    assert!(coptidice(&["report", text(&run)]).status.success());
+
+    // It goes on only as what it was.
+    let mut other = train_arguments(text(&log), text(&run), "1000000", "1");
+    other.extend(["--set", "alpha=0.3", "--resume"]);
+    let refused = coptidice(&other);
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{message}");
+}
+
+#[test]
+fn quickstart_replaces_only_what_it_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("out");
+    let arguments = ["quickstart", "--steps", "20", "--out", text(&out)];
+    let first = coptidice(&arguments);
+    assert!(first.status.success(), "{}", String::from_utf8_lossy(&first.stderr));
+    let page = String::from_utf8(bytes(&out.join("coptidice"), "report.html")).unwrap();
+    assert_eq!(page.matches("<h2>Evaluation</h2>").count(), 1, "one section compares the policies");
+    let again = coptidice(&arguments);
+    assert!(again.status.success() && String::from_utf8_lossy(&again.stderr).contains("replacing"));
+
+    std::fs::remove_file(out.join("bc/manifest.json")).unwrap();
+    let refused = coptidice(&arguments);
+    assert_eq!(refused.status.code(), Some(2), "{}", String::from_utf8_lossy(&refused.stderr));
+    assert!(
+        out.join("bc/report.html").exists() || out.join("bc/policy.onnx").exists(),
+        "nothing was removed"
+    );
+    assert!(out.join("coptidice/report.html").exists(), "nothing was removed");
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use coptidice_data::{
-    CheckOptions, ConvertOptions, FaultyEpisode, Inspection, Problem, RepairOptions, SplitOptions,
-    WriteOptions, convert, repair, split, validate, write,
+    ConvertOptions, FaultyEpisode, Inspection, Problem, RepairOptions, SplitOptions, WriteOptions, convert,
+    repair, split, validate, write,
 };
 
 use crate::failure::{Done, Failure};
@@ -162,7 +162,7 @@ impl Repair {
     fn run(self) -> Done {
         let options = RepairOptions {
             read: self.log.options()?,
-            check: CheckOptions::default(),
+            check: self.log.check(),
             faulty_episode: match self.faulty_episode {
                 Faulty::Drop => FaultyEpisode::Drop,
                 Faulty::KeepBeginning => FaultyEpisode::KeepBeginning,
@@ -211,7 +211,7 @@ impl SplitCommand {
     fn run(self) -> Done {
         let options = SplitOptions {
             read: self.log.options()?,
-            check: CheckOptions::default(),
+            check: self.log.check(),
             write: WriteOptions { format: None, overwrite: self.overwrite },
             held_out: self.share,
             seed: self.seed,
@@ -233,8 +233,7 @@ impl SplitCommand {
 impl LogFlags {
     /// Reads the log and checks it, refusing nothing that can be read.
     fn validated(&self) -> Result<coptidice_data::Log, Failure> {
-        validate(self.path(), &self.options()?, &CheckOptions::default())
-            .map_err(|error| Failure::input(&error))
+        validate(self.path(), &self.options()?, &self.check()).map_err(|error| Failure::input(&error))
     }
 }
 

@@ -1,6 +1,6 @@
 //! `coptidice quickstart`: the main job on simulated logs, with no file needed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use coptidice_agents::config::RawLimit;
@@ -12,7 +12,7 @@ use coptidice_sim::{Evaluation, hazard};
 
 use crate::failure::{Done, Failure};
 use crate::output::line;
-use crate::pages::{compose, describe_data, evaluation_row, hazard_section, limit_readings};
+use crate::pages::{compose, evaluation_row, hazard_section, limit_readings};
 use crate::run_directory::{RunDirectory, write_json};
 use crate::simulate::{Request, environment, evaluate};
 use crate::training::{Job, stop_on_interrupt, train};
@@ -26,10 +26,13 @@ const SHARE_SAFE: f64 = 0.5;
 /// Episodes of the evaluation.
 const EVALUATED_EPISODES: usize = 50;
 
+/// What manifests call the simulated log; a run that says so was made here and may be replaced.
+const LOG_NAME: &str = "simulated hazard navigation";
+
 /// Flags of `quickstart`.
 #[derive(Args)]
 pub(crate) struct Quickstart {
-    /// Directory for the log, the runs and the report
+    /// Directory for the runs and the report; runs of a former quickstart in it are replaced
     #[arg(long, value_name = "DIR", default_value = "runs/quickstart")]
     out: PathBuf,
     /// Seed of the log, of training and of the evaluation
@@ -44,9 +47,13 @@ impl Quickstart {
     /// Simulates, trains, evaluates, and writes the page.
     pub(crate) fn run(self) -> Done {
         stop_on_interrupt();
-        if self.out.exists() {
-            std::fs::remove_dir_all(self.run_path(Algorithm::Bc)).ok();
-            std::fs::remove_dir_all(self.run_path(Algorithm::Coptidice)).ok();
+        let former = [Algorithm::Bc, Algorithm::Coptidice].map(|algorithm| self.run_path(algorithm));
+        for run in &former {
+            check_own(run)?;
+        }
+        for run in former.iter().filter(|run| run.exists()) {
+            eprintln!("replacing the run of a former quickstart in {}", run.display());
+            std::fs::remove_dir_all(run).map_err(|error| Failure::writing(run, &error))?;
         }
         eprintln!(
             "simulating {LOGGED_EPISODES} episodes of hazard navigation; {:.0}% keep the limit of {LIMIT} per step",
@@ -66,7 +73,7 @@ impl Quickstart {
             ],
         };
         let paths = hazard_section(&data, &[("bc", &cloned), ("coptidice", &learned)]);
-        let page = compose(&run, vec![paths, Section::from(&table)])?;
+        let page = compose(&run, Some(vec![paths, Section::from(&table)]))?;
         page.write(&run.report()).map_err(|error| Failure::work(&error))?;
         line(table.table().to_text(Some(110)).trim_end())?;
         line(&format!("report: {}", run.report().display()))
@@ -91,7 +98,8 @@ impl Quickstart {
         };
         let job = Job {
             data,
-            log_name: format!("simulated hazard navigation, seed {}", self.seed),
+            problems: Vec::new(),
+            log_name: format!("{LOG_NAME}, seed {}", self.seed),
             raw,
             out: &self.run_path(algorithm),
             resume: false,
@@ -99,7 +107,6 @@ impl Quickstart {
             show_progress: true,
         };
         let (run, _, outcome) = train(job)?;
-        describe_data(&run, data, &[])?;
         let TrainOutcome::Finished { policy, .. } = outcome else {
             return Err(Failure::work_because(
                 format!("training {algorithm} did not finish: {outcome:?}"),
@@ -119,14 +126,28 @@ impl Quickstart {
     }
 }
 
+/// Refuses a directory with anything in it that no quickstart made.
+fn check_own(run: &Path) -> Done {
+    let empty = std::fs::read_dir(run).is_ok_and(|mut entries| entries.next().is_none());
+    if !run.exists() || empty {
+        return Ok(());
+    }
+    let own = RunDirectory::open(run).and_then(|run| run.manifest()).ok();
+    if own.is_some_and(|manifest| manifest.log.starts_with(LOG_NAME)) {
+        return Ok(());
+    }
+    Err(Failure::usage(
+        format!("{} holds something that is not the run of a quickstart", run.display()),
+        "choose another --out; quickstart replaces only what it made itself",
+    ))
+}
+
 /// The log itself, as a line to compare with.
 fn logged_row(data: &Transitions) -> coptidice_report::page::EvaluationRow {
     let episodes = data.episodes();
     let n = episodes.len() as f64;
-    let total = |value: &dyn Fn(usize) -> f32| -> Vec<f64> {
-        episodes.iter().map(|e| e.rows().map(|i| f64::from(value(i))).sum()).collect()
-    };
-    let (returns, costs) = (total(&|i| data.reward(i)), total(&|i| data.costs(i)[0]));
+    let returns = data.episode_totals(|i| data.reward(i));
+    let costs = data.episode_totals(|i| data.costs(i)[0]);
     let mean = |values: &[f64]| values.iter().sum::<f64>() / n;
     let stderr = |values: &[f64]| {
         let centre = mean(values);

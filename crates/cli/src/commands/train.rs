@@ -53,6 +53,7 @@ impl Train {
         let job = Job {
             log_name: self.log.name(),
             data: &data,
+            problems: log.problems,
             raw,
             out: &self.out,
             resume: self.resume,
@@ -60,7 +61,6 @@ impl Train {
             show_progress: true,
         };
         let (run, config, outcome) = train(job)?;
-        crate::pages::describe_data(&run, &data, &log.problems)?;
         match outcome {
             TrainOutcome::Finished { .. } => {
                 let page = crate::pages::write_run_report(&run)?;
