@@ -82,6 +82,12 @@ impl Batch {
         &self.states[third..2 * third]
     }
 
+    /// The states `s0`, `[B, D]`.
+    #[must_use]
+    pub fn initial_states(&self) -> &[f32] {
+        &self.states[2 * self.states.len() / 3..]
+    }
+
     /// The states `s`, `[B, D]`.
     #[must_use]
     pub fn current_states(&self) -> &[f32] {

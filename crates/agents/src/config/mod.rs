@@ -85,7 +85,8 @@ pub struct StateWeight {
 /// The critic of `extraction = "critic_guided"`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Critic {
-    /// Discount of the critic's values, in `[0, 1)`; shorter than the dual's, because it has only to rank actions.
+    /// Discount of the critic's values, in `[0, 1)`. As long as the dual's where that is below 1, the critic's
+    /// estimates of the policy are of the quantities that the limits bound.
     pub discount: f64,
     /// Weight of the critic, in standard deviations of its values, against closeness to the log, in squares of half
     /// the action's range.

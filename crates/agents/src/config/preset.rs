@@ -81,7 +81,7 @@ fn paper(algo: Algorithm) -> TrainConfig {
         reward_scale: RewardScale::Rule(ScaleRule::None),
         extraction: Extraction::WeightedBc,
         state_weight: StateWeight { floor: 0.02, clip: 10.0 },
-        critic: Critic { discount: 0.99, guidance: 2.5, target_rate: 0.005, smoothing: 0.2 },
+        critic: Critic { discount: 0.995, guidance: 2.5, target_rate: 0.005, smoothing: 0.2 },
         policy_average_rate: 0.0,
         acting: Acting::Mean,
         checkpoint_every: 1000,

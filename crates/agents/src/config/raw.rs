@@ -103,7 +103,7 @@ pub struct RawStateWeight {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawCritic {
-    /// Discount of the critic's values, in `[0, 1)`.
+    /// Discount of the critic's values, in `[0, 1)`; by default `gamma`, and .995 at `gamma = 1`.
     pub discount: Option<f64>,
     /// Weight of the critic against closeness to the log; 0 or above.
     pub guidance: Option<f32>,
@@ -219,6 +219,9 @@ impl RawConfig {
         }
         if let Some(weight) = self.state_weight {
             take!(weight => config.state_weight; floor clip);
+        }
+        if config.gamma < 1.0 {
+            config.critic.discount = config.gamma;
         }
         if let Some(critic) = self.critic {
             take!(critic => config.critic; discount guidance target_rate smoothing);

@@ -14,6 +14,18 @@
 //! picks one. Two critics are fitted to common targets: the smaller of their rewards and the larger of their costs, so
 //! that what is uncertain looks bad (fitted twins and smoothed targets: Fujimoto et al. 2018, "Addressing function
 //! approximation error"; a deterministic gradient beside a cloning term: Fujimoto and Gu 2021, "A minimalist approach").
+//! The dual promises its limits for its own optimum; the policy that is drawn may cost more. How much is estimated from
+//! the first critic, doubly robustly (Tang et al. 2020, "Doubly robust bias reduction in infinite horizon off-policy
+//! estimation"):
+//!
+//! ```text
+//! (1 - discount) E[Q_{c_k}(s0, mu(s0))] + E[w (c_k + discount Q_{c_k}(s', mu(s')) - Q_{c_k}(s, a))]
+//! ```
+//!
+//! The first term alone takes `1/((1 - discount) target_rate)` steps to forget where the critic started; what is common
+//! to all its errors cancels between the two. Where the estimate exceeds the limit, a surcharge on the dual's price
+//! rises until it does not (projected ascent of the same Lagrangian, with the policy in the place of the optimum).
+//!
 //! For finitely many actions the value of the policy is an exact sum over actions, and the first term is
 //! `-w log pi(a|s)`.
 //!
@@ -23,19 +35,21 @@
 //! `[B, N, 1 + K]` with `N` the number of actions (1 for continuous ones): reward, then costs, in scaled units.
 
 use coptidice_core::rng::stream;
-use coptidice_nn::{NetworkSpec, NnError, Pool, exponential_average};
+use coptidice_nn::{Adam, NetworkSpec, NnError, Pool, exponential_average};
 use rand_distr::{Distribution as _, StandardNormal};
 
 use super::PolicyTrainer;
 use crate::config::Critic;
 use crate::learner::StateMut;
 use crate::policy::Head;
-use crate::problem::Problem;
+use crate::problem::{ConstrainedCost, Problem};
 use crate::sampler::Batch;
-use crate::trained::TrainedNetwork;
+use crate::trained::{TrainedNetwork, visit_adam};
 
 /// Noise on target actions is cut at this many deviations.
 const NOISE_CUT: f32 = 2.5;
+/// Initial states in each estimate of the policy's own return and costs.
+const STARTS: usize = 256;
 /// The spread of values is taken to be at least this, scaled reward.
 const SPREAD_MIN: f64 = 1e-6;
 
@@ -72,6 +86,8 @@ pub(super) struct Critics {
     next_probability: Vec<f32>,
     /// `[B, 1 + K]`.
     wanted: Vec<f32>,
+    /// `[B, 1 + K]`: the same by the first twin alone.
+    wanted_of_first: Vec<f32>,
     /// `[B, 1 + K]`: what the first twin says of the logged actions.
     said: Vec<f32>,
     /// `[B, N, 1 + K]`.
@@ -80,13 +96,33 @@ pub(super) struct Critics {
     d_input: Vec<f32>,
     /// `[N]`: values and probabilities of one state's actions.
     scratch: Vec<[f64; 2]>,
-    figures: [f64; 3],
+    /// `[K]`, scaled cost per step; empty where limits are not kept.
+    limits: Vec<f64>,
+    /// `[K]`: what is added to the dual's prices, scaled reward per scaled cost, and its optimiser.
+    surcharge: Vec<f32>,
+    d_surcharge: Vec<f32>,
+    surcharge_adam: Adam,
+    /// `[K]`: the dual's prices and the surcharges.
+    prices: Vec<f64>,
+    /// `[1 + K]`: the policy's own reward and costs per step, scaled.
+    own: Vec<f64>,
+    /// `[1 + K]`: from scaled to logged units.
+    unscale: Vec<f64>,
+    figures: Vec<f64>,
 }
 
 impl Critics {
-    /// Mean squared error of the twins (scaled), spread of the values (scaled reward), and how much more the policy's
-    /// actions are worth than the logged ones, in spreads.
-    pub(super) const FIGURES: &'static [&'static str] = &["loss/critic", "critic/spread", "critic/gain"];
+    /// Names of the figures: mean squared error of the twins (scaled), spread of the values (scaled reward), how much
+    /// more the policy's actions are worth than the logged ones (in spreads), the policy's own reward and costs per
+    /// step, and the surcharges.
+    pub(super) fn figure_names(problem: &Problem<'_>) -> Vec<String> {
+        let mut names = ["loss/critic", "critic/spread", "critic/gain", "policy/reward"].map(str::to_owned).to_vec();
+        names.extend(problem.costs.iter().map(|cost| format!("policy/cost/{}", cost.name)));
+        if problem.config.algo.keeps_limits() {
+            names.extend(problem.costs.iter().map(|cost| format!("surcharge/{}", cost.name)));
+        }
+        names
+    }
 
     pub(super) fn new(problem: &Problem<'_>) -> Result<Self, NnError> {
         let config = problem.config;
@@ -108,6 +144,11 @@ impl Critics {
         let twins = [twin("critic.0")?, twin("critic.1")?];
         let targets = [twins[0].params.clone(), twins[1].params.clone()];
         let gamma = config.gamma;
+        let limits: Vec<f64> = match config.algo.keeps_limits() {
+            true => problem.costs.iter().map(ConstrainedCost::scaled_limit).collect(),
+            false => Vec::new(),
+        };
+        let unscale = std::iter::once(problem.reward_scale).chain(problem.costs.iter().map(|cost| cost.scale));
         Ok(Critics {
             config: config.critic,
             seed: config.seed,
@@ -121,11 +162,19 @@ impl Critics {
             next: [vec![0.0; size * count * values], vec![0.0; size * count * values]],
             next_probability: vec![1.0; size * count],
             wanted: vec![0.0; size * values],
+            wanted_of_first: vec![0.0; size * values],
             said: vec![0.0; size * values],
             d_values: vec![0.0; size * count * values],
             d_input: vec![0.0; size * width],
             scratch: vec![[0.0; 2]; count],
-            figures: [0.0; 3],
+            surcharge: vec![0.0; limits.len()],
+            d_surcharge: vec![0.0; limits.len()],
+            surcharge_adam: Adam::new(limits.len(), config.multiplier_learning_rate),
+            limits,
+            prices: vec![0.0; values - 1],
+            own: vec![0.0; values],
+            unscale: unscale.map(|scale| 1.0 / scale).collect(),
+            figures: vec![0.0; Self::figure_names(problem).len()],
         })
     }
 
@@ -197,6 +246,7 @@ impl Critics {
                     _ => (batch.costs[b * (values - 1) + j - 1], one.max(other)),
                 };
                 self.wanted[b * values + j] = now + discount * then;
+                self.wanted_of_first[b * values + j] = now + discount * one;
             }
         }
     }
@@ -251,9 +301,72 @@ impl Critics {
         policy: &mut PolicyTrainer,
         pool: &Pool,
     ) -> f64 {
-        policy.descend(batch, pool, |head, outputs, d_outputs| {
-            self.loss(head, batch, w, lambda, outputs, d_outputs, pool)
-        })
+        self.own_values(batch, w, policy, pool);
+        self.charge(lambda, pool);
+        let prices = std::mem::take(&mut self.prices);
+        let loss = policy.descend(batch, pool, |head, outputs, d_outputs| {
+            self.loss(head, batch, w, &prices, outputs, d_outputs, pool)
+        });
+        self.prices = prices;
+        for ((figure, own), unscale) in self.figures[3..].iter_mut().zip(&self.own).zip(&self.unscale) {
+            *figure = own * unscale;
+        }
+        let surcharges = &mut self.figures[3 + self.values..];
+        for ((figure, &surcharge), unscale) in surcharges.iter_mut().zip(&self.surcharge).zip(&self.unscale[1..]) {
+            *figure = f64::from(surcharge) * self.unscale[0] / unscale;
+        }
+        loss
+    }
+
+    /// Reward and costs per step of the policy under its own discounted occupancy.
+    fn own_values(&mut self, batch: &Batch, w: &[f32], policy: &mut PolicyTrainer, pool: &Pool) {
+        let (count, values) = (self.count(), self.values);
+        let rows = batch.size.min(STARTS);
+        let width = self.chosen.len() / batch.size;
+        let starts = batch.initial_states();
+        let starts = &starts[..starts.len() / batch.size * rows];
+        let outputs = policy.outputs(starts, rows, pool);
+        let inputs = &mut self.chosen[..rows * width];
+        match &self.space {
+            Space::Continuous { middle, half } => join(inputs, starts, outputs, middle, half, |u| u),
+            Space::Discrete { count } => {
+                inputs.copy_from_slice(starts);
+                let rows = self.next_probability.chunks_exact_mut(*count).zip(outputs.chunks_exact(*count));
+                for (probabilities, logits) in rows {
+                    softmax(logits, |a, p| probabilities[a] = p as f32);
+                }
+            }
+        }
+        let TrainedNetwork { network, params, cache, .. } = &mut self.twins[0];
+        let said = network.forward(params, &self.chosen[..rows * width], rows, cache, pool);
+        for j in 0..values {
+            let first: f64 = (0..rows * count)
+                .map(|n| f64::from(self.next_probability[n]) * f64::from(said[n * values + j]))
+                .sum();
+            let rest: f64 = w
+                .iter()
+                .enumerate()
+                .map(|(b, &w)| {
+                    let place = b * values + j;
+                    f64::from(w) * f64::from(self.wanted_of_first[place] - self.said[place])
+                })
+                .sum();
+            self.own[j] = (1.0 - self.config.discount) * first / rows as f64 + rest / batch.size as f64;
+        }
+    }
+
+    /// Moves the surcharges and sets the prices.
+    fn charge(&mut self, lambda: &[f64], pool: &Pool) {
+        for (k, limit) in self.limits.iter().enumerate() {
+            self.d_surcharge[k] = (limit - self.own[1 + k]) as f32;
+        }
+        self.surcharge_adam.update(&mut self.surcharge, &self.d_surcharge, pool);
+        for surcharge in &mut self.surcharge {
+            *surcharge = surcharge.max(0.0);
+        }
+        for (k, price) in self.prices.iter_mut().enumerate() {
+            *price = lambda[k] + self.surcharge.get(k).map_or(0.0, |&surcharge| f64::from(surcharge));
+        }
     }
 
     /// The policy's loss and its derivative in the outputs, after [`Critics::step`] on the same batch.
@@ -262,19 +375,19 @@ impl Critics {
         head: &Head,
         batch: &Batch,
         w: &[f32],
-        lambda: &[f64],
+        prices: &[f64],
         outputs: &[f32],
         d_outputs: &mut [f32],
         pool: &Pool,
     ) -> f64 {
-        let (mean, spread) = self.logged_worth(lambda);
+        let (mean, spread) = self.logged_worth(prices);
         let strength = f64::from(self.config.guidance) / spread;
         // Scales (and, for finitely many actions, everything) follow the weighted likelihood.
         let likelihood = head.weighted_nll(outputs, batch.action_batch(), w, d_outputs, pool);
         let (closeness, worth) = if head.is_discrete() {
-            (likelihood, self.guide_discrete(batch, lambda, strength, outputs, d_outputs, pool))
+            (likelihood, self.guide_discrete(batch, prices, strength, outputs, d_outputs, pool))
         } else {
-            let worth = self.guide_continuous(batch, lambda, strength, outputs, d_outputs, pool);
+            let worth = self.guide_continuous(batch, prices, strength, outputs, d_outputs, pool);
             (self.closeness(*head, w, outputs, d_outputs), worth)
         };
         self.figures[1] = spread;
@@ -282,23 +395,23 @@ impl Critics {
         closeness - strength * worth
     }
 
-    /// Mean and standard deviation over the batch of `Q_r - lambda'Q_c` at the logged actions.
-    fn logged_worth(&self, lambda: &[f64]) -> (f64, f64) {
+    /// Mean and standard deviation over the batch of `Q_r - prices'Q_c` at the logged actions.
+    fn logged_worth(&self, prices: &[f64]) -> (f64, f64) {
         let size = (self.said.len() / self.values) as f64;
         let (sum, squares) =
             self.said.chunks_exact(self.values).fold((0.0, 0.0), |(sum, squares), values| {
-                let worth = worth(values, lambda);
+                let worth = worth(values, prices);
                 (sum + worth, squares + worth * worth)
             });
         let mean = sum / size;
         (mean, (squares / size - mean * mean).max(0.0).sqrt().max(SPREAD_MIN))
     }
 
-    /// Writes the derivative of `-strength mean(Q_r - lambda'Q_c)` in the locations; returns that mean.
+    /// Writes the derivative of `-strength mean(Q_r - prices'Q_c)` in the locations; returns that mean.
     fn guide_continuous(
         &mut self,
         batch: &Batch,
-        lambda: &[f64],
+        prices: &[f64],
         strength: f64,
         outputs: &[f32],
         d_outputs: &mut [f32],
@@ -309,12 +422,12 @@ impl Critics {
         join(&mut self.chosen, batch.current_states(), outputs, middle, half, |u| u);
         let TrainedNetwork { network, params, cache, .. } = &mut self.twins[0];
         let values = network.forward(params, &self.chosen, batch.size, cache, pool);
-        let mean = values.chunks_exact(self.values).map(|values| worth(values, lambda)).sum::<f64>()
+        let mean = values.chunks_exact(self.values).map(|values| worth(values, prices)).sum::<f64>()
             / batch.size as f64;
         let step = strength / batch.size as f64;
         for row in self.d_values.chunks_exact_mut(self.values) {
             row[0] = -step as f32;
-            for (d, price) in row[1..].iter_mut().zip(lambda) {
+            for (d, price) in row[1..].iter_mut().zip(prices) {
                 *d = (step * price) as f32;
             }
         }
@@ -351,11 +464,11 @@ impl Critics {
         total / size as f64
     }
 
-    /// Adds the derivative of `-strength mean_s sum_a pi(a|s) (Q_r - lambda'Q_c)(s,a)` in the logits; returns the mean.
+    /// Adds the derivative of `-strength mean_s sum_a pi(a|s) (Q_r - prices'Q_c)(s,a)` in the logits; returns the mean.
     fn guide_discrete(
         &mut self,
         batch: &Batch,
-        lambda: &[f64],
+        prices: &[f64],
         strength: f64,
         outputs: &[f32],
         d_outputs: &mut [f32],
@@ -368,7 +481,7 @@ impl Critics {
         let rows = outputs.chunks_exact(count).zip(d_outputs.chunks_exact_mut(count));
         for ((logits, d_logits), values) in rows.zip(values.chunks_exact(count * self.values)) {
             for (entry, values) in self.scratch.iter_mut().zip(values.chunks_exact(self.values)) {
-                entry[0] = worth(values, lambda);
+                entry[0] = worth(values, prices);
             }
             softmax(logits, |a, p| self.scratch[a][1] = p);
             let mean: f64 = self.scratch.iter().map(|[worth, p]| worth * p).sum();
@@ -397,6 +510,8 @@ impl Critics {
             twin.visit_state(&format!("critic.{i}"), visit);
             visit(&format!("critic.{i}.target"), StateMut::F32(target));
         }
+        visit("critic.surcharge", StateMut::F32(&mut self.surcharge));
+        visit_adam(&mut self.surcharge_adam, "critic.surcharge", visit);
     }
 }
 

@@ -34,6 +34,7 @@ pub(crate) struct Extractor {
     policy: PolicyTrainer,
     method: Method,
     policy_loss: f64,
+    figure_names: Vec<String>,
 }
 
 enum Method {
@@ -49,7 +50,12 @@ impl Extractor {
             Extraction::StateNormalized => Method::StateNormalized(StateWeights::new(problem)?),
             Extraction::CriticGuided => Method::CriticGuided(Box::new(Critics::new(problem)?)),
         };
-        Ok(Extractor { policy: PolicyTrainer::new(problem)?, method, policy_loss: 0.0 })
+        let figure_names = match &method {
+            Method::WeightedBc => Vec::new(),
+            Method::StateNormalized(_) => StateWeights::FIGURES.map(str::to_owned).to_vec(),
+            Method::CriticGuided(_) => Critics::figure_names(problem),
+        };
+        Ok(Extractor { policy: PolicyTrainer::new(problem)?, method, policy_loss: 0.0, figure_names })
     }
 
     /// One step. `w` is `[B]`; `lambda` `[K]`, scaled reward per scaled cost, all zero where nothing is constrained.
@@ -73,12 +79,8 @@ impl Extractor {
     }
 
     /// Names of the figures besides the policy's loss, in the order of [`Extractor::figures`].
-    pub(crate) fn figure_names(&self) -> &[&'static str] {
-        match &self.method {
-            Method::WeightedBc => &[],
-            Method::StateNormalized(_) => StateWeights::FIGURES,
-            Method::CriticGuided(_) => Critics::FIGURES,
-        }
+    pub(crate) fn figure_names(&self) -> &[String] {
+        &self.figure_names
     }
 
     /// Figures of the last step.
@@ -93,7 +95,7 @@ impl Extractor {
     /// Whether the last step was sound.
     pub(crate) fn health(&self) -> Result<(), BadQuantity> {
         let named = std::iter::once(("loss/policy", self.policy_loss))
-            .chain(self.figure_names().iter().copied().zip(self.figures().iter().copied()));
+            .chain(self.figure_names.iter().map(String::as_str).zip(self.figures().iter().copied()));
         for (name, value) in named {
             // False for NaN.
             let sound = value.abs() <= LOSS_MAX;

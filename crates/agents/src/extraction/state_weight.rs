@@ -27,7 +27,7 @@ const SHIFT: f64 = 0.541_324_854_612_918;
 
 impl StateWeights {
     /// Mean squared error of `h`, and the share of weights that are cut.
-    pub(super) const FIGURES: &'static [&'static str] = &["loss/state_weight", "extraction/clipped_share"];
+    pub(super) const FIGURES: [&'static str; 2] = ["loss/state_weight", "extraction/clipped_share"];
 
     pub(super) fn new(problem: &Problem<'_>) -> Result<Self, NnError> {
         let config = problem.config;
