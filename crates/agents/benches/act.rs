@@ -29,7 +29,7 @@ fn policy(observation: usize, action_dim: usize, blocks: Vec<BlockSpec>) -> Poli
 }
 
 fn act(criterion: &mut Criterion) {
-    let fast = || vec![dense(256, true, Activation::Tanh), dense(256, false, Activation::Relu)];
+    let fast = || vec![dense(128, true, Activation::Tanh), dense(128, false, Activation::Relu)];
     let mut paper = vec![dense(300, true, Activation::Tanh), dense(1024, false, Activation::Identity)];
     paper.extend(vec![BlockSpec::Residual { width: 1024 }; 4]);
     let cases = [

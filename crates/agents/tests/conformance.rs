@@ -63,6 +63,7 @@ fn config(data: &Transitions, algorithm: Algorithm, fields: &str) -> TrainConfig
         ("log_every", "5"),
         ("keep_checkpoints", "10"),
         ("start_at_mean", "true"),
+        ("extraction", "\"weighted_bc\""),
         ("policy_average_rate", "0.05"),
     ];
     let mut text = format!("algo = \"{algorithm}\"\n{fields}\n");

@@ -38,6 +38,7 @@ fn dense(width: usize, layer_norm: bool, activation: Activation) -> BlockSpec {
 fn fast(algo: Algorithm) -> TrainConfig {
     TrainConfig {
         preset: Preset::Fast,
+        steps: 15_000,
         batch_size: 512,
         alpha: 0.5,
         bound_loss: BoundLoss::Reweighted,
@@ -45,10 +46,11 @@ fn fast(algo: Algorithm) -> TrainConfig {
         start_at_mean: true,
         normalize_observations: true,
         reward_scale: RewardScale::Rule(ScaleRule::Std),
+        extraction: Extraction::CriticGuided,
         policy_average_rate: 1e-3,
         networks: Networks {
-            value: vec![dense(256, true, Activation::Tanh), dense(256, false, Activation::Elu)],
-            policy: vec![dense(256, true, Activation::Tanh), dense(256, false, Activation::Relu)],
+            value: vec![dense(128, true, Activation::Tanh), dense(128, false, Activation::Elu)],
+            policy: vec![dense(128, true, Activation::Tanh), dense(128, false, Activation::Relu)],
             mixture_components: 5,
             min_scale: 1e-2,
         },

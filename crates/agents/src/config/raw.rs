@@ -226,7 +226,7 @@ impl RawConfig {
         if let Some(critic) = self.critic {
             take!(critic => config.critic; discount guidance target_rate smoothing);
         }
-        if config.extraction == Extraction::CriticGuided {
+        if config.extraction == Extraction::CriticGuided && config.algo != Algorithm::Bc {
             // Its actions are the locations of one Gaussian.
             config.networks.mixture_components = 1;
         }
@@ -307,7 +307,8 @@ fn check(config: &TrainConfig, facts: &LogFacts) -> Result<(), ConfigError> {
     range(config.log_every >= 1, "log_every", &config.log_every, COUNT)?;
     let components = config.networks.mixture_components;
     range((1..=100).contains(&components), "networks.mixture_components", &components, "1 to 100")?;
-    let single = config.extraction != Extraction::CriticGuided || components == 1;
+    let guided = config.extraction == Extraction::CriticGuided && config.algo != Algorithm::Bc;
+    let single = !guided || components == 1;
     range(single, "networks.mixture_components", &components, "1 with extraction = \"critic_guided\"")?;
     check_extraction(config)?;
     check_limits(config, facts)

@@ -116,7 +116,8 @@ impl Critics {
     /// more the policy's actions are worth than the logged ones (in spreads), the policy's own reward and costs per
     /// step, and the surcharges.
     pub(super) fn figure_names(problem: &Problem<'_>) -> Vec<String> {
-        let mut names = ["loss/critic", "critic/spread", "critic/gain", "policy/reward"].map(str::to_owned).to_vec();
+        let mut names =
+            ["loss/critic", "critic/spread", "critic/gain", "policy/reward"].map(str::to_owned).to_vec();
         names.extend(problem.costs.iter().map(|cost| format!("policy/cost/{}", cost.name)));
         if problem.config.algo.keeps_limits() {
             names.extend(problem.costs.iter().map(|cost| format!("surcharge/{}", cost.name)));
@@ -148,7 +149,8 @@ impl Critics {
             true => problem.costs.iter().map(ConstrainedCost::scaled_limit).collect(),
             false => Vec::new(),
         };
-        let unscale = std::iter::once(problem.reward_scale).chain(problem.costs.iter().map(|cost| cost.scale));
+        let unscale =
+            std::iter::once(problem.reward_scale).chain(problem.costs.iter().map(|cost| cost.scale));
         Ok(Critics {
             config: config.critic,
             seed: config.seed,
@@ -312,7 +314,9 @@ impl Critics {
             *figure = own * unscale;
         }
         let surcharges = &mut self.figures[3 + self.values..];
-        for ((figure, &surcharge), unscale) in surcharges.iter_mut().zip(&self.surcharge).zip(&self.unscale[1..]) {
+        for ((figure, &surcharge), unscale) in
+            surcharges.iter_mut().zip(&self.surcharge).zip(&self.unscale[1..])
+        {
             *figure = f64::from(surcharge) * self.unscale[0] / unscale;
         }
         loss

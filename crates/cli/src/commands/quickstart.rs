@@ -29,6 +29,24 @@ const EVALUATED_EPISODES: usize = 50;
 /// What manifests call the simulated log; a run that says so was made here and may be replaced.
 const LOG_NAME: &str = "simulated hazard navigation";
 
+/// The settings of `experiments/hazard`: networks that are enough for four observations, little weight on staying near
+/// the log, and a critic to choose between the two ways round the hazard, whose average leads through it.
+const SETTINGS: &str = r#"
+alpha = 0.05
+epsilon = 0.05
+extraction = "critic_guided"
+
+[networks]
+value = [
+    { kind = "dense", width = 128, layer_norm = true, activation = "tanh" },
+    { kind = "dense", width = 128, layer_norm = false, activation = "elu" },
+]
+policy = [
+    { kind = "dense", width = 128, layer_norm = true, activation = "tanh" },
+    { kind = "dense", width = 128, layer_norm = false, activation = "relu" },
+]
+"#;
+
 /// Flags of `quickstart`.
 #[derive(Args)]
 pub(crate) struct Quickstart {
@@ -94,7 +112,7 @@ impl Quickstart {
             steps: Some(self.steps),
             seed: Some(self.seed),
             limits: vec![RawLimit { cost: None, limit: LIMIT, unit: Some(LimitUnit::Step), horizon: None }],
-            ..RawConfig::default()
+            ..RawConfig::from_toml(SETTINGS).map_err(|error| Failure::work(&error))?
         };
         let job = Job {
             data,
@@ -167,5 +185,21 @@ fn logged_row(data: &Transitions) -> coptidice_report::page::EvaluationRow {
             per_episode_stderr: stderr(&costs),
             share_over_limit: over as f64 / n,
         }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn settings_are_those_of_the_experiment() {
+        let plan: toml::Table =
+            toml::from_str(include_str!("../../../../experiments/hazard/sweep.toml")).expect("a description");
+        let mut experiment = plan["settings"].as_table().expect("settings").clone();
+        let variants = plan["variants"].as_array().expect("variants");
+        let coptidice = variants.iter().find(|v| v["name"].as_str() == Some("coptidice")).expect("coptidice");
+        experiment.extend(coptidice["settings"].as_table().expect("settings").clone());
+        experiment.remove("steps");
+        experiment.remove("algo");
+        assert_eq!(toml::from_str::<toml::Table>(super::SETTINGS).expect("valid TOML"), experiment);
     }
 }
