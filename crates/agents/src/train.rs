@@ -22,6 +22,10 @@
 //! | `limit/NAME` | what it is compared with | optidice, coptidice |
 //! | `lambda/NAME` | reward per unit of cost | coptidice |
 //! | `loss/lambda` | `lambda'(limit - cost)` (`eq:J_lambda`) | coptidice |
+//! | `loss/state_weight`, `extraction/clipped_share` | squared error of `h`, share of weights that are cut | `extraction = "state_normalized"` |
+//! | `loss/critic`, `critic/spread`, `critic/gain` | squared error (scaled), spread of values (scaled), gain of the policy's actions over the logged ones (spreads) | `extraction = "critic_guided"` |
+//! | `policy/reward`, `policy/cost/NAME` | the policy's own discounted reward and costs per step, by its critics | `extraction = "critic_guided"` |
+//! | `surcharge/NAME` | what is added to `lambda` for the policy, reward per unit of cost | coptidice, `extraction = "critic_guided"` |
 //! | `cost_bound/NAME` | upper bound `J_tau,chi` (`eq:J_tau_phi`) | coptidice, `epsilon > 0` |
 //! | `cost_reweighted/NAME` | cost under the tilted weights (`eq:cost_ub_weights`) | coptidice, `epsilon > 0` |
 //! | `tau/NAME`, `kl/NAME` | temperature (cost per step) and divergence of the tilted weights | coptidice, `epsilon > 0` |

@@ -30,6 +30,9 @@ pub(crate) fn print_training(run: &RunDirectory, config: &TrainConfig) -> Done {
                 .map_or(String::new(), |lambda| format!(", lambda {lambda:.3}"));
             line(&format!("  estimated cost per step {:.4}{bound}{lambda}", cost / mass))?;
         }
+        if let Some(cost) = late(&history, &format!("policy/cost/{}", limit.cost)) {
+            line(&format!("  of the policy itself, by its critic: {cost:.4}"))?;
+        }
     }
     if mass_is_off(mass) {
         line(&format!(
