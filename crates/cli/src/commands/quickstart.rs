@@ -33,7 +33,7 @@ const LOG_NAME: &str = "simulated hazard navigation";
 /// the log, and a critic to choose between the two ways round the hazard, whose average leads through it.
 const SETTINGS: &str = r#"
 alpha = 0.05
-epsilon = 0.05
+epsilon = 0.2
 extraction = "critic_guided"
 
 [networks]
