@@ -229,6 +229,28 @@ fn what_a_log_leaves_open_is_said_by_flags() {
 }
 
 #[test]
+fn actions_are_scored_as_the_log_called_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let (observations, actions) = (at("observations.npy"), at("actions.npy"));
+    ndarray_npy::write_npy(&observations, &ndarray::Array2::<f32>::from_elem((4, 1), 0.5)).unwrap();
+    for (name, labels, expected) in [("ids", ["5", "7"], [5, 7]), ("words", ["act", "wait"], [0, 1])] {
+        let (log, run) = (at(&format!("{name}.csv")), at(name));
+        let rows: Vec<String> = (0..40).map(|i| format!("{},{i}.5,{},1.0", i / 10, labels[i % 2])).collect();
+        std::fs::write(&log, format!("episode,state_x,action,reward\n{}\n", rows.join("\n"))).unwrap();
+        let mut training = vec!["train", text(&log), "--algo", "bc", "--steps", "3", "--out", text(&run)];
+        training.extend(SMALL);
+        assert!(coptidice(&training).status.success());
+        let acted =
+            coptidice(&["act", text(&run), "--observations", text(&observations), "--to", text(&actions)]);
+        assert!(acted.status.success(), "{}", String::from_utf8_lossy(&acted.stderr));
+        let chosen: ndarray::Array1<i64> = ndarray_npy::read_npy(&actions).unwrap();
+        assert!(chosen.iter().all(|id| expected.contains(id)), "{name}: {chosen}");
+        assert_eq!(String::from_utf8_lossy(&acted.stderr).contains("act, wait"), name == "words");
+    }
+}
+
+#[test]
 fn limits_that_no_episode_keeps_are_remarked() {
     let directory = tempfile::tempdir().unwrap();
     let (log, run) = (write_log(directory.path()), directory.path().join("run"));

@@ -17,7 +17,8 @@ pub(crate) struct Act {
     /// Observations, a .npy array of f32 or f64, [N, O]
     #[arg(long, value_name = "OBS.npy")]
     observations: PathBuf,
-    /// Where the actions go: .npy, [N, A] f32, or [N] i64 for discrete actions
+    /// Where the actions go: .npy, [N, A] f32; for discrete actions [N] i64, the log's own ids where they are integers,
+    /// else positions in its list of actions
     #[arg(long, value_name = "ACTIONS.npy")]
     to: PathBuf,
     /// How to act: mean, mode, component or sample [default: the policy's own way]
@@ -54,8 +55,9 @@ impl Act {
         let actions =
             policy.act_batch(flat, acting, self.seed, &pool).map_err(|error| Failure::input(&error))?;
         let result = if discrete {
-            let ids: Vec<i64> = actions.iter().map(|&id| id as i64).collect();
-            ndarray_npy::write_npy(&self.to, &Array1::from(ids))
+            let called = called(&policy.about().action_names);
+            let ids = actions.iter().map(|&id| called.get(id as usize).copied().unwrap_or(id as i64));
+            ndarray_npy::write_npy(&self.to, &Array1::from(ids.collect::<Vec<i64>>()))
         } else {
             let shaped = Array2::from_shape_vec((rows, policy.action_width()), actions)
                 .map_err(|error| Failure::work(&error))?;
@@ -77,4 +79,14 @@ impl Act {
             })
         })
     }
+}
+
+/// What the log called each action, where these are integers. Of words the file can hold only positions: the list is
+/// printed then.
+fn called(labels: &[String]) -> Vec<i64> {
+    let numbers: Option<Vec<i64>> = labels.iter().map(|label| label.parse().ok()).collect();
+    numbers.unwrap_or_else(|| {
+        eprintln!("actions are written as positions in this list, from 0: {}", labels.join(", "));
+        Vec::new()
+    })
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use coptidice_agents::export::exported_acting;
 
 use crate::failure::{Done, Failure};
 use crate::run_directory::RunDirectory;
@@ -18,7 +19,8 @@ pub(crate) struct Export {
     /// The file to write
     #[arg(long, value_name = "FILE")]
     to: PathBuf,
-    /// How the exported policy acts: mean, mode, component or sample [default: the policy's own way]
+    /// How the exported policy acts: mean, mode, component or sample; ONNX graphs draw nothing and act by the mean where
+    /// these do [default: the policy's own way]
     #[arg(long, value_name = "HOW")]
     acting: Option<String>,
 }
@@ -42,6 +44,13 @@ impl Export {
         }
         match self.format {
             Format::Onnx => {
+                let exported = exported_acting(policy.acting());
+                if exported != policy.acting() {
+                    eprintln!(
+                        "a graph draws nothing: acting by {} is exported as {exported}",
+                        policy.acting()
+                    );
+                }
                 coptidice_agents::export::save_onnx(&policy, &self.to).map_err(|error| Failure::work(&error))
             }
             Format::Safetensors => policy.save(&self.to).map_err(|error| Failure::work(&error)),
