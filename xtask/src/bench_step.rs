@@ -8,7 +8,8 @@ use std::process::Command;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::{Failure, cargo_path};
+use crate::Failure;
+use crate::examples::{build, output, parse, run_example};
 
 /// What to measure, and for how long.
 #[derive(Args)]
@@ -163,23 +164,12 @@ fn find_torch() -> Option<String> {
     None
 }
 
-fn build(package: &str, example: &str) -> Result<(), Failure> {
-    crate::cargo(&["build", "--release", "--quiet", "--package", package, "--example", example])
-}
-
-/// Runs a built example.
-fn example(package: &str, example: &str, arguments: &[String]) -> Result<String, Failure> {
-    let mut command = Command::new(cargo_path());
-    command.args(["run", "--release", "--quiet", "--package", package, "--example", example, "--"]);
-    output(command.args(arguments))
-}
-
 fn our_round(case: &Case, threads: usize, seconds: f64) -> Result<Value, Failure> {
     let numbers = [case.observation, case.action, case.batch].map(|number| number.to_string());
     let mut arguments = vec![case.settings[0].to_owned()];
     arguments.extend(numbers);
     arguments.extend([threads.to_string(), seconds.to_string(), case.rows.to_string()]);
-    parse(&example("coptidice-agents", "bench_step", &arguments)?)
+    parse(&run_example("coptidice-agents", "bench_step", &arguments)?)
 }
 
 fn torch_round(python: &str, case: &Case, threads: usize, seconds: f64) -> Result<Value, Failure> {
@@ -192,23 +182,8 @@ fn torch_round(python: &str, case: &Case, threads: usize, seconds: f64) -> Resul
 
 /// GFLOP/s that the vector units give.
 fn peak(threads: usize) -> Result<f64, Failure> {
-    let text = example("coptidice-nn", "peak", &[threads.to_string(), "2".to_owned()])?;
+    let text = run_example("coptidice-nn", "peak", &[threads.to_string(), "2".to_owned()])?;
     text.trim().parse().map_err(|error| format!("peak printed {text:?}: {error}"))
-}
-
-fn output(command: &mut Command) -> Result<String, Failure> {
-    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
-    if output.status.success() {
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    } else {
-        Err(format!("{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr)))
-    }
-}
-
-/// The JSON object on the last line.
-fn parse(text: &str) -> Result<Value, Failure> {
-    let line = text.lines().last().unwrap_or_default();
-    serde_json::from_str(line).map_err(|error| format!("{line:?} is not JSON: {error}"))
 }
 
 fn numbers(rounds: &[Value], key: &str) -> Result<Vec<f64>, Failure> {

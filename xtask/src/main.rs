@@ -4,8 +4,10 @@ use std::process::{Command, ExitCode};
 
 use clap::{Parser, Subcommand};
 
+mod bench_act;
 mod bench_step;
 mod checks;
+mod examples;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "The project's habits, each one command")]
@@ -26,6 +28,8 @@ enum Habit {
     Ci,
     /// The training step's speed, beside an eager PyTorch script of the same step
     BenchStep(bench_step::BenchStep),
+    /// The speed of acting, beside that of the matrix products it consists of
+    BenchAct(bench_act::BenchAct),
 }
 
 /// What went wrong, in words for the person at the terminal.
@@ -37,6 +41,7 @@ fn main() -> ExitCode {
         Habit::TestAll => test_all(),
         Habit::Lint | Habit::Ci => checks::run(),
         Habit::BenchStep(options) => bench_step::run(&options),
+        Habit::BenchAct(options) => bench_act::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
