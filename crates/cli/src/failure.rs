@@ -9,6 +9,8 @@ pub(crate) enum Failure {
     Input(Explained),
     /// The work itself failed: exit code 1.
     Work(Explained),
+    /// There is no policy that may be deployed: exit code 3. Everything has been printed already.
+    DoNotDeploy,
 }
 
 /// A message with an optional remedy.
@@ -54,6 +56,7 @@ impl Failure {
         let (code, explained) = match self {
             Failure::Input(explained) => (2, explained),
             Failure::Work(explained) => (1, explained),
+            Failure::DoNotDeploy => return ExitCode::from(3),
         };
         eprintln!("{:?}", miette::Report::new(explained));
         ExitCode::from(code)

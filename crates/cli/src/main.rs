@@ -1,6 +1,7 @@
 //! The `coptidice` program: arguments, then a validated request, then one library call.
 //!
-//! Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage or unusable input.
+//! Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage or unusable input,
+//! 3 there is no policy that may be deployed.
 
 use std::process::ExitCode;
 
@@ -8,6 +9,7 @@ use clap::Parser;
 
 mod commands;
 mod failure;
+mod finite_policy;
 mod limits;
 mod logs;
 mod output;
@@ -26,7 +28,8 @@ mod training;
     name = "coptidice",
     version,
     about = "Offline constrained reinforcement learning: from logs to a policy you can decide to deploy",
-    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage or unusable input.",
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage or unusable input, 3 there is no policy that may be \
+                  deployed.",
     propagate_version = true
 )]
 struct Arguments {

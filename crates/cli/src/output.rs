@@ -20,3 +20,8 @@ pub(crate) fn line(text: &str) -> Done {
         _ => Ok(()),
     }
 }
+
+/// The command as a reader would type it, wherever the program lies.
+pub(crate) fn command_line() -> String {
+    std::iter::once("coptidice".to_owned()).chain(std::env::args().skip(1)).collect::<Vec<_>>().join(" ")
+}

@@ -18,7 +18,9 @@ use serde::{Deserialize, Serialize};
 use crate::failure::Failure;
 use crate::run_directory::{LimitEntry, Manifest, RunDirectory, read_json, write_json};
 
+pub(crate) mod experiment;
 mod hazard_map;
+pub(crate) mod tabular;
 
 pub(crate) use hazard_map::section as hazard_section;
 

@@ -87,8 +87,8 @@ pub(crate) struct Variant {
 /// Part `index` (from 1) of `count`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shard {
-    index: usize,
-    count: usize,
+    pub(crate) index: usize,
+    pub(crate) count: usize,
 }
 
 impl std::str::FromStr for Shard {

@@ -104,6 +104,9 @@ pub enum CaseError {
         /// Where and why.
         source: serde_json::Error,
     },
+    /// The content cannot be written.
+    #[error("cannot write a case: {0}")]
+    Write(serde_json::Error),
     /// A row of a sparse table whose indices are not whole numbers.
     #[error("{table}, row {row}: {value} is not an index")]
     NotAnIndex {
@@ -128,7 +131,7 @@ pub enum CaseError {
     Dice(#[from] DiceError),
 }
 
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct Raw {
     num_states: usize,
     num_actions: usize,
@@ -142,13 +145,77 @@ struct Raw {
     reward: Vec<Vec<f64>>,
     cost: Vec<Vec<f64>>,
     mle_counts: Vec<[f64; 4]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     d_b: Option<Vec<f64>>,
     pi_b: Option<RawPolicy>,
 }
 
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct RawPolicy {
     policy: Vec<Vec<f64>>,
+}
+
+/// What a case file is written from.
+#[derive(Clone, Copy, Debug)]
+pub struct NewCase<'a> {
+    /// The true CMDP, with one cost and one state to start from.
+    pub truth: &'a Cmdp,
+    /// Where every episode starts.
+    pub initial_state: StateId,
+    /// Where pairs never seen lead.
+    pub absorbing_state: StateId,
+    /// The logs.
+    pub counts: &'a Counts,
+    /// The policy that made them.
+    pub behaviour: &'a Policy,
+    /// Cost limit per step.
+    pub limit: f64,
+    /// Weight of the divergence.
+    pub alpha: f64,
+    /// KL radius of the bound.
+    pub epsilon: f64,
+}
+
+impl NewCase<'_> {
+    /// The file's content: JSON, compressed by gzip.
+    ///
+    /// # Errors
+    /// [`CmdpError::Shape`] if the CMDP has another number of costs than one.
+    pub fn to_gzip(&self) -> Result<Vec<u8>, CaseError> {
+        let (m, actions) = (self.truth, self.truth.actions());
+        if m.cost_count() != 1 {
+            return Err(CmdpError::Shape { what: "costs", expected: 1, found: m.cost_count() }.into());
+        }
+        let row = |pair: usize, next: u32, value: f64| {
+            [(pair / actions) as f64, (pair % actions) as f64, f64::from(next), value]
+        };
+        let table = |x: &[f64]| x.chunks(actions).map(<[f64]>::to_vec).collect::<Vec<_>>();
+        let mut true_transition = Vec::with_capacity(m.transitions().stored());
+        for pair in 0..m.pairs() {
+            let (next, probability) = m.row(pair);
+            true_transition.extend(next.iter().zip(probability).map(|(&t, &p)| row(pair, t, p)));
+        }
+        let raw = Raw {
+            num_states: m.states(),
+            num_actions: actions,
+            gamma: m.gamma(),
+            initial_state: self.initial_state.index(),
+            absorbing_state: self.absorbing_state.0,
+            cost_threshold: self.limit,
+            alpha: self.alpha,
+            epsilon: self.epsilon,
+            true_transition,
+            reward: table(m.reward()),
+            cost: table(m.cost(0)),
+            mle_counts: self.counts.entries().iter().map(|&(pair, t, n)| row(pair as usize, t, n)).collect(),
+            d_b: None,
+            pi_b: Some(RawPolicy { policy: table(self.behaviour.probabilities()) }),
+        };
+        // Level 6 and no time stamp: the same case gives the same bytes.
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        serde_json::to_writer(&mut encoder, &raw).map_err(CaseError::Write)?;
+        encoder.finish().map_err(|e| CaseError::Write(serde_json::Error::io(e)))
+    }
 }
 
 /// A case, ready to be solved.
@@ -166,6 +233,8 @@ pub struct Case {
     pub alpha: f64,
     /// KL radius of the bound.
     pub epsilon: f64,
+    /// The policy that made the logs, where the file has it.
+    pub behaviour: Option<Policy>,
 }
 
 impl Case {
@@ -220,16 +289,16 @@ impl Case {
         let truth = Cmdp::new(parts(Transitions::from_triples(states, actions, rows)?))?;
         let counts = Counts::from_weighted(states, actions, steps)?;
         let estimate = Cmdp::new(parts(counts.maximum_likelihood(StateId(raw.absorbing_state))?))?;
-        let data_occupancy = match (raw.d_b, raw.pi_b) {
+        let behaviour = raw.pi_b.map(|p| Policy::new(states, actions, p.policy.concat())).transpose()?;
+        let data_occupancy = match (raw.d_b, &behaviour) {
             (Some(d), _) => d,
-            (None, Some(behaviour)) => {
-                let policy = Policy::new(states, actions, behaviour.policy.concat())?;
-                known_behaviour_occupancy(&mut Evaluator::new(states), &estimate, &policy)?
+            (None, Some(policy)) => {
+                known_behaviour_occupancy(&mut Evaluator::new(states), &estimate, policy)?
             }
             (None, None) => return Err(CaseError::NoBehaviour),
         };
         let (limit, alpha, epsilon) = (raw.cost_threshold, raw.alpha, raw.epsilon);
-        Ok(Self { truth, estimate, data_occupancy, limit, alpha, epsilon })
+        Ok(Self { truth, estimate, data_occupancy, limit, alpha, epsilon, behaviour })
     }
 
     /// Solves the case and evaluates the policy on the true CMDP.

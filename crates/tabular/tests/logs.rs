@@ -93,6 +93,7 @@ fn options(algorithm: LogAlgorithm, limits: Vec<CostLimit>) -> LogOptions<'stati
         objective: None,
         alpha: None,
         epsilon: None,
+        wedge: 5.0,
         behaviour: None,
         effort: Effort::default(),
     }
@@ -192,15 +193,38 @@ fn discounted_logs_with_ends() {
     // The estimated CMDP is Markov in the state, as the simulated one is: the two agree up to sampling error, a few
     // standard errors of 0.1·1/√4000.
     assert!((found.behaviour.reward_per_step - discounted / 4000.0).abs() < 5e-3);
-    o.limits = per_episode([1.0, 1.0], &c);
-    assert!(matches!(solve(&c.logs(), &o), Err(LogError::Limit { index: 0, .. })));
+}
+
+/// Discounted, with limits on the undiscounted totals of episodes of varying length: they hold for the policy found,
+/// and exactly where they bind, up to the tolerance of the iteration.
+#[test]
+fn limits_per_episode_hold_under_a_discount() {
+    let c = simulate(1000);
+    let limits = [0.5 * c.per_episode(&c.costs[0]), 0.8 * c.per_episode(&c.costs[1])];
+    for algorithm in [LogAlgorithm::Naive, LogAlgorithm::Coptidice, LogAlgorithm::Lp, LogAlgorithm::Spibb] {
+        let mut o = options(algorithm, per_episode(limits, &c));
+        o.gamma = 0.9;
+        let found = solve(&c.logs(), &o).unwrap();
+        assert_eq!(found.outcome, Outcome::Solved, "{algorithm:?}");
+        for (k, limit) in limits.into_iter().enumerate() {
+            let cost = found.estimate.costs[k].per_episode.unwrap();
+            assert!(cost <= limit * 1.002, "{algorithm:?} {k}: {cost} for {limit}");
+            if found.lambda[k] > 1e-6 && algorithm != LogAlgorithm::Coptidice {
+                assert!((cost - limit).abs() <= 2e-3 * limit, "{algorithm:?} {k}: {cost} for {limit}");
+            }
+        }
+        assert!(found.lambda.iter().any(|&l| l > 1e-6), "{algorithm:?}");
+        // The behaviour's totals are the plain averages over the file, whatever the discount.
+        let logged = found.behaviour.costs[0].per_episode.unwrap();
+        assert!((logged - c.per_episode(&c.costs[0])).abs() < 1e-9);
+    }
 }
 
 /// Limits below what any policy costs are an outcome.
 #[test]
 fn impossible_limits_are_an_outcome() {
     let c = simulate(200);
-    for algorithm in [LogAlgorithm::Naive, LogAlgorithm::Coptidice, LogAlgorithm::Lp] {
+    for algorithm in [LogAlgorithm::Naive, LogAlgorithm::Coptidice, LogAlgorithm::Lp, LogAlgorithm::Spibb] {
         let found = solve(&c.logs(), &options(algorithm, per_episode([-1.0, 9.0], &c))).unwrap();
         assert_eq!(found.outcome, Outcome::Infeasible, "{algorithm:?}");
     }
@@ -231,6 +255,17 @@ fn known_behaviour_fills_the_gaps() {
     assert_eq!(found.policy.row(6), [0.2, 0.3, 0.5]);
     assert_eq!(found.sources[6], RowSource::Unseen);
     assert!(found.sources.contains(&RowSource::Solution));
+    // Ended episodes and pairs never logged leave no gap in the data's distribution, at any discount.
+    for gamma in [1.0, 0.9] {
+        let mut o = options(LogAlgorithm::Coptidice, vec![CostLimit::PerStep { limit: 0.5 }; 2]);
+        (o.behaviour, o.gamma) = (Some(&behaviour), gamma);
+        let found = solve(&c.logs(), &o).unwrap();
+        assert_eq!(found.outcome, Outcome::Solved);
+        let reading = &found.estimate.costs[0];
+        assert!(
+            reading.upper_bound.unwrap() >= reading.constrained && reading.upper_bound.unwrap() <= 0.5 + 1e-8
+        );
+    }
 }
 
 #[test]
@@ -271,4 +306,22 @@ fn unusable_logs_are_refused_by_name() {
     (o.objective, o.gamma) = (Some(Objective::PerEpisode), 0.9);
     o.limits = [0.5; 2].map(|l| CostLimit::PerStep { limit: l }).to_vec();
     assert_eq!(solve(&c.logs(), &o).unwrap_err(), LogError::Objective);
+}
+
+/// C-SPIBB repeats the behaviour where little was logged: everywhere under a wedge beyond every count, and nowhere
+/// under a wedge of zero, where it is the linear program.
+#[test]
+fn spibb_lies_between_cloning_and_the_linear_program() {
+    let c = simulate(400);
+    let limits = || per_episode([9.0, 9.0], &c);
+    let value = |algorithm, wedge| {
+        let mut o = options(algorithm, limits());
+        o.wedge = wedge;
+        solve(&c.logs(), &o).unwrap().estimate.reward_per_episode.unwrap()
+    };
+    let (bc, lp) = (value(LogAlgorithm::Bc, 5.0), value(LogAlgorithm::Lp, 5.0));
+    let between = value(LogAlgorithm::Spibb, 90.0);
+    assert!((value(LogAlgorithm::Spibb, 1e9) - bc).abs() < 1e-9);
+    assert!((value(LogAlgorithm::Spibb, 1.0) - lp).abs() < 1e-6);
+    assert!(bc < between && between < lp, "{bc} {between} {lp}");
 }

@@ -6,8 +6,10 @@ mod evaluate;
 mod export;
 mod quickstart;
 mod report;
+mod reproduce;
 mod sim;
 mod sweep;
+pub(crate) mod tabular;
 mod train;
 
 pub(crate) use data::describe as describe_problem;
@@ -34,8 +36,14 @@ pub(crate) enum Command {
     Export(export::Export),
     /// Write a run's report.html anew
     Report(report::ReportCommand),
+    /// The paper's experiments on random CMDPs: results, figure and page
+    #[command(subcommand)]
+    Reproduce(reproduce::Reproduce),
     /// Train and evaluate many variants on many logs
     Sweep(sweep::SweepCommand),
+    /// Finite CMDPs, solved exactly: a policy from logs of states and actions that are names or numbers
+    #[command(subcommand)]
+    Tabular(tabular::Tabular),
     /// Simulators
     #[command(subcommand)]
     Sim(sim::Sim),
@@ -52,7 +60,9 @@ impl Command {
             Command::Act(command) => command.run(),
             Command::Export(command) => command.run(),
             Command::Report(command) => command.run(),
+            Command::Reproduce(command) => command.run(),
             Command::Sweep(command) => command.run(),
+            Command::Tabular(command) => command.run(),
             Command::Sim(command) => command.run(),
         }
     }

@@ -57,13 +57,13 @@ impl Default for BootstrapConfig {
 /// # Errors
 /// If there are no episodes, the confidence lies outside `(0, 1)`, no resample is asked for, `model` fails, or the
 /// policy has another shape than its CMDPs.
-pub fn bootstrap_bounds(
+pub fn bootstrap_bounds<E: From<GenerateError> + From<CmdpError>>(
     episodes: usize,
-    mut model: impl FnMut(&[usize]) -> Result<Cmdp, CmdpError>,
+    mut model: impl FnMut(&[usize]) -> Result<Cmdp, E>,
     policy: &Policy,
     config: BootstrapConfig,
-) -> Result<BootstrapBounds, GenerateError> {
-    let refuse = |field, why| Err(GenerateError::Setting { field, why });
+) -> Result<BootstrapBounds, E> {
+    let refuse = |field, why| Err(GenerateError::Setting { field, why }.into());
     if episodes == 0 {
         return refuse("episodes", "give at least one");
     }
@@ -74,7 +74,7 @@ pub fn bootstrap_bounds(
         return refuse("confidence", "give a number between 0 and 1, both excluded");
     }
     let mut evaluator = Evaluator::new(policy.states());
-    let mut value = |chosen: &[usize]| -> Result<Vec<f64>, CmdpError> {
+    let mut value = |chosen: &[usize]| -> Result<Vec<f64>, E> {
         let found = evaluator.evaluate(&model(chosen)?, policy)?;
         Ok(std::iter::once(found.reward).chain(found.costs).collect())
     };
@@ -137,6 +137,7 @@ mod tests {
         let config = BootstrapConfig { resamples: 4000, confidence: 0.9, seed: 1 };
         let model = |chosen: &[usize]| {
             estimated_model(&m, &count_episodes(3, 1, &episodes, chosen.iter().copied())?, StateId(2))
+                .map_err(GenerateError::from)
         };
         let bounds = bootstrap_bounds(n, model, &policy, config).unwrap();
         let heads = episodes.iter().filter(|e| e[0].next == Some(StateId(1))).count() as f64 / n as f64;
@@ -161,7 +162,9 @@ mod tests {
     fn nonsense_is_refused() {
         let m = coin();
         let policy = Policy::uniform(3, 1).unwrap();
-        let call = |episodes, config| bootstrap_bounds(episodes, |_| Ok(m.clone()), &policy, config);
+        let call = |episodes, config| {
+            bootstrap_bounds(episodes, |_| Ok::<_, GenerateError>(m.clone()), &policy, config)
+        };
         assert!(call(0, BootstrapConfig::default()).is_err());
         assert!(call(1, BootstrapConfig { resamples: 0, ..Default::default() }).is_err());
         assert!(call(1, BootstrapConfig { confidence: 1.0, ..Default::default() }).is_err());

@@ -32,7 +32,7 @@
 use coptidice_core::{Cmdp, CmdpError, CmdpParts, Policy, Transitions};
 use serde::{Deserialize, Serialize};
 
-use crate::lp::{LpSolution, LpSolver};
+use crate::lp::{self, LpSolution, LpSolver};
 use crate::outcome::Outcome;
 use crate::policy_iteration::optimal_policy;
 
@@ -67,10 +67,10 @@ impl Spibb {
     }
 
     /// The best policy that repeats `behaviour` on pairs with `visits` (`[S*A]`) below `wedge`, with costs on `model`
-    /// within `limits`. `γ < 1`.
+    /// within `limits`.
     ///
     /// # Errors
-    /// [`CmdpError`] if shapes differ, a limit is not finite, or `γ = 1`.
+    /// [`CmdpError`] if shapes differ or a limit is not finite.
     pub fn solve(
         &mut self,
         model: &Cmdp,
@@ -79,31 +79,83 @@ impl Spibb {
         wedge: f64,
         limits: &[f64],
     ) -> Result<SpibbSolution, CmdpError> {
+        Ok(self.solve_for(model, visits, behaviour, wedge, limits, false)?.0)
+    }
+
+    /// The same for the reward per episode in a restart chain at `γ = 1`; returns the reward per episode too.
+    ///
+    /// # Errors
+    /// As [`Self::solve`], and [`CmdpError::Gamma`] where episodes do not restart.
+    pub fn solve_per_episode(
+        &mut self,
+        model: &Cmdp,
+        visits: &[f64],
+        behaviour: &Policy,
+        wedge: f64,
+        limits: &[f64],
+    ) -> Result<(SpibbSolution, f64), CmdpError> {
+        self.solve_for(model, visits, behaviour, wedge, limits, true)
+    }
+
+    fn solve_for(
+        &mut self,
+        model: &Cmdp,
+        visits: &[f64],
+        behaviour: &Policy,
+        wedge: f64,
+        limits: &[f64],
+        per_episode: bool,
+    ) -> Result<(SpibbSolution, f64), CmdpError> {
         for (what, found) in [("visits", visits.len()), ("behaviour", behaviour.probabilities().len())] {
             if found != model.pairs() {
                 return Err(CmdpError::Shape { what, expected: model.pairs(), found });
             }
         }
         let class = Class::new(model, visits, behaviour, wedge);
-        let reduced = class.cmdp(model)?;
-        let mut solution = self.lp.solve(&reduced, limits)?;
+        let mut reduced = class.cmdp(model)?;
+        let choices = class.distinct_choices();
+        let (mut solution, mut ratio) = (None, 0.0);
+        if per_episode {
+            let (found, per_end) = lp::solve_per_episode(&reduced, limits, &choices)?;
+            (solution, ratio) = (Some(found), per_end);
+            reduced = lp::less_at_ends(&reduced, ratio)?;
+        }
+        let mut solution = match solution {
+            Some(solution) => solution,
+            None => self.program(&reduced, limits, &choices)?,
+        };
         let outcome = solution.outcome;
         if outcome == Outcome::Infeasible {
-            solution = self.least_excess(&reduced, limits)?;
+            solution = self.least_excess(&reduced, limits, &choices)?;
         }
         let choice = greedy_elsewhere(&reduced, &solution)?;
         let policy = class.policy(&choice)?;
         let (reward, costs, lambda) = (solution.reward, solution.costs, solution.lambda);
-        Ok(SpibbSolution { outcome, policy, reward, costs, lambda })
+        Ok((SpibbSolution { outcome, policy, reward, costs, lambda }, ratio))
+    }
+
+    /// The linear program over choices. At `γ = 1` it is the interior point's, which has no use for copies of a
+    /// choice, nor for parts of the model that `p0` does not lead to.
+    fn program(&mut self, reduced: &Cmdp, limits: &[f64], choices: &[f64]) -> Result<LpSolution, CmdpError> {
+        if reduced.gamma() < 1.0 {
+            self.lp.solve(reduced, limits)
+        } else {
+            lp::solve_in_support(reduced, limits, choices)
+        }
     }
 
     /// Least total excess over the limits, as `λ → ∞` equally for all: reward is no object.
-    fn least_excess(&mut self, reduced: &Cmdp, limits: &[f64]) -> Result<LpSolution, CmdpError> {
+    fn least_excess(
+        &mut self,
+        reduced: &Cmdp,
+        limits: &[f64],
+        choices: &[f64],
+    ) -> Result<LpSolution, CmdpError> {
         let mut parts = reduced.clone().into_parts();
         parts.reward =
             (0..reduced.pairs()).map(|pair| -reduced.costs().iter().map(|c| c[pair]).sum::<f64>()).collect();
         parts.costs.clear();
-        let mut found = self.lp.solve(&Cmdp::new(parts)?, &[])?;
+        let mut found = self.program(&Cmdp::new(parts)?, &[], choices)?;
         let mean = |table: &[f64]| found.occupancy.iter().zip(table).map(|(&d, &x)| d * x).sum::<f64>();
         found.reward = mean(reduced.reward());
         found.costs = reduced.costs().iter().map(|c| mean(c)).collect();
@@ -125,7 +177,15 @@ fn greedy_elsewhere(m: &Cmdp, solution: &LpSolution) -> Result<Policy, CmdpError
             }
         })
         .collect();
-    Policy::from_mass(&optimal_policy(m, &table)?.policy, &solution.occupancy)
+    let greedy = if m.gamma() < 1.0 {
+        optimal_policy(m, &table)?
+    } else {
+        // Differences of values have a limit as γ → 1; at this discount they are within 1e-6 of it.
+        let mut parts = m.clone().into_parts();
+        parts.gamma = 1.0 - 1e-6;
+        optimal_policy(&Cmdp::new(parts)?, &table)?
+    };
+    Policy::from_mass(&greedy.policy, &solution.occupancy)
 }
 
 /// The class of admissible policies.
@@ -152,6 +212,19 @@ impl<'a> Class<'a> {
         let actions = self.behaviour.actions();
         let row = &self.bootstrapped[state * actions..(state + 1) * actions];
         if row[action] { row.iter().position(|b| !b) } else { Some(action) }
+    }
+
+    /// One for the first of each state's choices that do the same, zero for its copies, `[S*A]`.
+    fn distinct_choices(&self) -> Vec<f64> {
+        let actions = self.behaviour.actions();
+        let kept = (0..self.bootstrapped.len()).map(|pair| {
+            let (state, action) = (pair / actions, pair % actions);
+            match self.stand_in(state, action) {
+                Some(stand_in) => stand_in == action,
+                None => action == 0,
+            }
+        });
+        kept.map(|kept| f64::from(u8::from(kept))).collect()
     }
 
     /// Adds up `table` over what a choice of `action` in `state` does: bootstrapped actions, and the free mass.

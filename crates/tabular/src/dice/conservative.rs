@@ -19,6 +19,10 @@ use crate::outcome::Outcome;
 /// about 1e-13, and a multiplier errs by this over the slope, which is about 0.01 to 1 for costs of order one.
 const LIMIT_TOLERANCE: f64 = 1e-11;
 
+/// The bound moves with the cost, which the dual meets only as closely as its own tolerance says: at small `α` that
+/// is coarser. Asking for less than this multiple of it would be asking for luck.
+const DUAL_TOLERANCES: f64 = 4.0;
+
 /// Share of a step towards tighter limits below which they are taken to lie beyond what any policy meets.
 const SHORTEST_STEP: f64 = 1e-7;
 
@@ -132,7 +136,8 @@ impl Search<'_, '_> {
     }
 
     fn tolerance(&self, k: usize) -> f64 {
-        LIMIT_TOLERANCE * (1.0 + self.limits[k].abs())
+        let reachable = DUAL_TOLERANCES * self.dual.tolerance();
+        (LIMIT_TOLERANCE * (1.0 + self.limits[k].abs())).max(reachable)
     }
 
     /// The worst of the dual's and the bounds' outcomes.

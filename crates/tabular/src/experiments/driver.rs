@@ -75,15 +75,16 @@ pub fn run(
 ) -> Result<RunOutcome, ExperimentError> {
     validate(options)?;
     let directory = store::directory(&options.out, &options.config);
-    if !options.resume && directory.exists() {
-        return Err(ExperimentError::Exists(directory));
-    }
     std::fs::create_dir_all(&directory)
         .map_err(|source| ExperimentError::Io { path: directory.clone(), source })?;
 
     let Shard { index, count } = options.shard;
     let chunks: Vec<u64> =
         (0..options.runs.div_ceil(CHUNK_RUNS)).filter(|c| c % count == index - 1).collect();
+    // Shards may share a directory: the others' chunks are no obstacle.
+    if !options.resume && chunks.iter().any(|&c| store::path(&directory, c).exists()) {
+        return Err(ExperimentError::Exists(directory));
+    }
     let missing: Vec<u64> = chunks.iter().copied().filter(|&c| !complete(&directory, options, c)).collect();
     let per_run = options.config.cells_per_run() as u64;
     let cells = |chunks: &[u64]| chunks.iter().map(|&c| runs_of(c, options.runs) * per_run).sum::<u64>();

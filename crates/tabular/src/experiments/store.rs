@@ -56,6 +56,37 @@ pub fn path(directory: &Path, index: u64) -> PathBuf {
     directory.join(format!("chunk-{index:06}.bin"))
 }
 
+/// The configurations of which an output directory holds chunks, in the order of their directories' names.
+///
+/// # Errors
+/// [`ExperimentError::Io`], and [`ExperimentError::Chunk`] if a directory's first chunk cannot be read.
+pub fn configurations(out: &Path) -> Result<Vec<ExperimentConfig>, ExperimentError> {
+    let mut found = Vec::new();
+    for directory in entries(&out.join("raw"))? {
+        let chunks = entries(&directory)?.into_iter();
+        let Some(path) = chunks.into_iter().find(|p| p.extension().is_some_and(|e| e == "bin")) else {
+            continue;
+        };
+        let bytes =
+            std::fs::read(&path).map_err(|source| ExperimentError::Io { path: path.clone(), source })?;
+        let why = |why: &str| ExperimentError::Chunk { path: path.clone(), why: why.to_owned() };
+        found.push(open(&bytes).map_err(why)?.0.config);
+    }
+    Ok(found)
+}
+
+/// What a directory holds, by name; nothing if there is none.
+fn entries(directory: &Path) -> Result<Vec<PathBuf>, ExperimentError> {
+    let failed = |source| ExperimentError::Io { path: directory.to_owned(), source };
+    let listing = match std::fs::read_dir(directory) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        listing => listing.map_err(failed)?,
+    };
+    let mut paths = listing.map(|e| e.map(|e| e.path())).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    paths.sort();
+    Ok(paths)
+}
+
 /// Writes the cells of consecutive runs from `first`.
 ///
 /// # Errors
@@ -108,7 +139,8 @@ pub fn read(
         .map_err(|why| ExperimentError::Chunk { path: path.to_owned(), why: why.to_owned() })
 }
 
-fn decode(bytes: &[u8], config: &ExperimentConfig, index: u64) -> Result<Vec<CellResult>, &'static str> {
+/// The header and the records of a file that is whole.
+fn open(bytes: &[u8]) -> Result<(Header, &[u8]), &'static str> {
     let body = bytes.len().checked_sub(DIGEST).ok_or("the file is truncated")?;
     let (body, digest) = bytes.split_at(body);
     let rest = body.strip_prefix(MAGIC).ok_or("this is no file of raw results")?;
@@ -118,7 +150,12 @@ fn decode(bytes: &[u8], config: &ExperimentConfig, index: u64) -> Result<Vec<Cel
     let (length, rest) = rest.split_first_chunk::<4>().ok_or("the file is truncated")?;
     let (header, records) =
         rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or("the file is truncated")?;
-    let header: Header = serde_json::from_slice(header).map_err(|_| "the header cannot be read")?;
+    let header = serde_json::from_slice(header).map_err(|_| "the header cannot be read")?;
+    Ok((header, records))
+}
+
+fn decode(bytes: &[u8], config: &ExperimentConfig, index: u64) -> Result<Vec<CellResult>, &'static str> {
+    let (header, records) = open(bytes)?;
     if header.config != *config || header.first != index * CHUNK_RUNS {
         return Err("the results belong to other options");
     }

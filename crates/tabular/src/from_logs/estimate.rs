@@ -1,7 +1,8 @@
 //! The CMDP estimated from logs, its constraints, and readings of policies on it.
 
 use coptidice_core::{
-    Cmdp, CmdpError, CmdpParts, CostLimit, EpisodeEnd, EpisodeHorizon, Policy, ProcessReading, Transitions,
+    Cmdp, CmdpError, CmdpParts, CostLimit, EpisodeEnd, EpisodeHorizon, Occupancy, Policy, ProcessReading,
+    Transitions,
 };
 
 use super::{CostReading, LogError, LogOptions, Logs, Objective, Reading};
@@ -17,13 +18,17 @@ pub(super) struct Estimate {
     pub(super) costs: Vec<Vec<f64>>,
     pub(super) credits: Vec<f64>,
     pub(super) constraint_limits: Vec<f64>,
+    /// Limits per episode that the discount turns into a constraint only for one policy at a time.
+    pub(super) converted: Vec<bool>,
+    /// At `γ < 1`, where episodes end: the restart chain of the same estimates, in which totals per episode are read.
+    pub(super) episodes: Option<Cmdp>,
     /// `n(s,a)`.
     pub(super) counts: Vec<f64>,
     pub(super) dead_ends: Vec<u32>,
 }
 
 impl Estimate {
-    pub(super) fn new(logs: &Logs<'_>, options: &LogOptions<'_>) -> Result<Self, LogError> {
+    pub(super) fn new(logs: &Logs<'_>, gamma: f64, limits: &[CostLimit]) -> Result<Self, LogError> {
         let (states, actions) = (logs.states, logs.actions);
         let mut acted = vec![false; states];
         let mut entered = vec![false; states];
@@ -56,46 +61,86 @@ impl Estimate {
             .filter(|&p| sums.count[p] == 0.0)
             .map(|p| (p / actions, p % actions, p / actions, 1.0));
         let any_end = sums.end.iter().any(|&e| e > 0.0);
-        let reading = match (options.gamma >= 1.0, any_end) {
+        let reading = match (gamma >= 1.0, any_end) {
             (true, _) => ProcessReading::RestartChain,
-            (false, true) => ProcessReading::Terminating { gamma: options.gamma },
-            (false, false) => ProcessReading::Continuing { gamma: options.gamma },
+            (false, true) => ProcessReading::Terminating { gamma },
+            (false, false) => ProcessReading::Continuing { gamma },
         };
         let mut credits = Vec::new();
         let mut constraint_limits = Vec::new();
-        for (index, limit) in options.limits.iter().enumerate() {
+        let mut converted = Vec::new();
+        for (index, limit) in limits.iter().enumerate() {
             if let (CostLimit::PerEpisode { horizon: EpisodeHorizon::Varying { .. }, .. }, false) =
                 (limit, any_end)
             {
                 return Err(LogError::NoEnds { index });
             }
+            let varying =
+                matches!(limit, CostLimit::PerEpisode { horizon: EpisodeHorizon::Varying { .. }, .. });
+            converted.push(varying && gamma < 1.0);
+            if varying && gamma < 1.0 {
+                credits.push(0.0);
+                constraint_limits.push(f64::NAN);
+                continue;
+            }
             let constraint = limit.constraint(reading).map_err(|source| LogError::Limit { index, source })?;
             credits.push(constraint.last_step_credit);
             constraint_limits.push(constraint.limit);
         }
-        if options.limits.len() != logs.costs.len() {
-            return Err(DiceError::Limits { limits: options.limits.len(), costs: logs.costs.len() }.into());
+        if limits.len() != logs.costs.len() {
+            return Err(DiceError::Limits { limits: limits.len(), costs: logs.costs.len() }.into());
         }
         let mean = |total: &[f64]| total.iter().enumerate().map(|(p, &x)| x / n(p)).collect::<Vec<f64>>();
         let end_probability = mean(&sums.end);
         let costs: Vec<Vec<f64>> = sums.costs.iter().map(|c| mean(c)).collect();
-        let credited = costs.iter().zip(&credits).map(|(cost, &credit)| {
-            cost.iter().zip(&end_probability).map(|(&c, &e)| c - credit * e).collect()
-        });
+        let credited: Vec<Vec<f64>> = costs
+            .iter()
+            .zip(&credits)
+            .map(|(cost, &credit)| cost.iter().zip(&end_probability).map(|(&c, &e)| c - credit * e).collect())
+            .collect();
         let mut initial = vec![0.0; states];
         for &start in logs.episode_starts {
             initial[logs.state[start] as usize] += 1.0 / logs.episode_starts.len() as f64;
         }
+        let reward = mean(&sums.reward);
+        let transitions = Transitions::from_triples(states, actions, triples.chain(silent))?
+            .with_end_probability(end_probability)?;
+        let episodes = (gamma < 1.0 && any_end).then(|| {
+            Cmdp::new(CmdpParts {
+                episode_end: EpisodeEnd::Restart,
+                reward: reward.clone(),
+                costs: costs.clone(),
+                initial: initial.clone(),
+                gamma: 1.0,
+                transitions: transitions.clone(),
+            })
+        });
         let model = Cmdp::new(CmdpParts {
-            episode_end: if options.gamma >= 1.0 { EpisodeEnd::Restart } else { EpisodeEnd::Absorb },
-            reward: mean(&sums.reward),
-            costs: credited.collect(),
+            episode_end: if gamma >= 1.0 { EpisodeEnd::Restart } else { EpisodeEnd::Absorb },
+            reward,
+            costs: credited,
             initial,
-            gamma: options.gamma,
-            transitions: Transitions::from_triples(states, actions, triples.chain(silent))?
-                .with_end_probability(end_probability)?,
+            gamma,
+            transitions,
         })?;
-        Ok(Self { model, costs, credits, constraint_limits, counts: sums.count, dead_ends })
+        let episodes = episodes.transpose()?;
+        let counts = sums.count;
+        Ok(Self { model, costs, credits, constraint_limits, converted, episodes, counts, dead_ends })
+    }
+
+    /// `d^D` of a known behaviour: nothing is known of what the other pairs lead to, and where episodes end below
+    /// `γ = 1` occupancies lack the mass that has ended.
+    pub(super) fn occupancy_of(
+        &self,
+        evaluator: &mut Evaluator,
+        behaviour: &Policy,
+    ) -> Result<Vec<f64>, LogError> {
+        let logged = behaviour.probabilities().iter().zip(&self.counts);
+        let logged: Vec<f64> = logged.map(|(&p, &n)| if n > 0.0 { p } else { 0.0 }).collect();
+        let policy = Policy::from_mass(behaviour, &logged)?;
+        let mut mass = evaluator.evaluate(&self.model, &policy)?.occupancy;
+        mass.iter_mut().zip(&self.counts).filter(|(_, n)| **n == 0.0).for_each(|(d, _)| *d = 0.0);
+        Ok(Occupancy::normalized(self.model.states(), self.model.actions(), mass)?.mass().to_vec())
     }
 
     /// The objective asked for, or its default.
@@ -155,27 +200,89 @@ impl Estimate {
     }
 
     /// Values of a policy from its evaluation.
-    pub(super) fn reading(&self, e: &Evaluation, limits: &[CostLimit], bounds: &[f64]) -> Reading {
-        let ends = self.ends(&e.occupancy);
-        let per_episode = |x: f64| (self.model.restarts() && ends > 0.0).then(|| x / ends);
-        let cost = |k: usize| {
-            let per_step = dot(&e.occupancy, &self.costs[k]);
-            CostReading {
-                limit: limits[k],
-                per_step,
-                per_episode: per_episode(per_step),
-                constrained: e.costs[k],
-                upper_bound: bounds.get(k).copied(),
-                constraint_limit: self.constraint_limits[k],
-            }
+    pub(super) fn reading(
+        &self,
+        evaluator: &mut Evaluator,
+        policy: &Policy,
+        e: &Evaluation,
+        limits: &[CostLimit],
+        bounds: &[f64],
+    ) -> Result<Reading, LogError> {
+        let totals = self.totals(evaluator, policy, e)?;
+        let total = |table: &[f64]| totals.as_ref().map(|t| dot(&t.occupancy, table) / t.ends);
+        let cost = |k: usize| CostReading {
+            limit: limits[k],
+            per_step: dot(&e.occupancy, &self.costs[k]),
+            per_episode: total(&self.costs[k]),
+            constrained: e.costs[k],
+            upper_bound: bounds.get(k).copied(),
+            constraint_limit: self.constraint_limits[k],
         };
-        Reading {
+        Ok(Reading {
             reward_per_step: e.reward,
-            reward_per_episode: per_episode(e.reward),
-            steps_per_episode: per_episode(1.0),
+            reward_per_episode: total(self.model.reward()),
+            steps_per_episode: totals.as_ref().map(|t| t.occupancy.iter().sum::<f64>() / t.ends),
             costs: (0..limits.len()).map(cost).collect(),
-        }
+        })
     }
+
+    /// The occupancy in the restart chain, undiscounted, in which totals per episode are read; `None` where episodes
+    /// do not end under this policy.
+    fn totals(
+        &self,
+        evaluator: &mut Evaluator,
+        policy: &Policy,
+        e: &Evaluation,
+    ) -> Result<Option<Totals>, LogError> {
+        let occupancy = match &self.episodes {
+            Some(chain) => evaluator.evaluate(chain, policy)?.occupancy,
+            None if self.model.restarts() => e.occupancy.clone(),
+            None => return Ok(None),
+        };
+        let ends = self.ends(&occupancy);
+        Ok((ends > 0.0 && ends.is_finite()).then_some(Totals { occupancy, ends }))
+    }
+
+    /// Turns limits per episode into limits on discounted costs by what one policy's discounted cost is to its cost
+    /// per episode: exact for that policy. Returns the largest relative change.
+    pub(super) fn convert_limits(
+        &mut self,
+        evaluator: &mut Evaluator,
+        policy: &Policy,
+        limits: &[CostLimit],
+    ) -> Result<f64, LogError> {
+        let mut change = 0.0_f64;
+        if !self.converted.contains(&true) {
+            return Ok(change);
+        }
+        let e = evaluator.evaluate(&self.model, policy)?;
+        let Some(totals) = self.totals(evaluator, policy, &e)? else { return Ok(change) };
+        for k in (0..limits.len()).filter(|&k| self.converted[k]) {
+            let CostLimit::PerEpisode { limit, .. } = limits[k] else { continue };
+            let (discounted, total) = (e.costs[k], dot(&totals.occupancy, &self.costs[k]) / totals.ends);
+            let ratio = if discounted > 0.0 && total > 0.0 {
+                discounted / total
+            } else {
+                // A policy without this cost: that of a cost of one in every step.
+                e.occupancy.iter().sum::<f64>() * totals.ends / totals.occupancy.iter().sum::<f64>()
+            };
+            let (before, next) = (self.constraint_limits[k], limit * ratio);
+            change = change.max(if before.is_finite() {
+                (next - before).abs() / next.abs().max(1e-300)
+            } else {
+                f64::INFINITY
+            });
+            self.constraint_limits[k] = next;
+        }
+        Ok(change)
+    }
+}
+
+/// Visits of the restart chain.
+struct Totals {
+    occupancy: Vec<f64>,
+    /// Ends per step.
+    ends: f64,
 }
 
 /// Sums over the rows of each pair.

@@ -8,7 +8,8 @@
 //! not the process. A state that is entered but in which no row starts cannot be continued from; entering it is
 //! counted as an end, and such states are listed in [`LogSolution::dead_ends`].
 //!
-//! `d^D` is the empirical distribution of pairs, or the occupancy of a known behaviour on the estimated CMDP.
+//! `d^D` is the empirical distribution of pairs, or the occupancy of a known behaviour on the estimated CMDP, kept to
+//! the pairs that were logged and normalised there.
 //!
 //! # Objective and strength of the divergence
 //!
@@ -21,21 +22,33 @@
 //! `√(pairs/rows)`. Below it the program chases noise: with the paper's `1/episodes` on a log of 8,000 episodes over
 //! 11,000 pairs, the policy's true cost was six times its limit; with the standard error it kept it.
 //!
+//! # Limits per episode under a discount
+//!
+//! Where `γ < 1` and lengths vary, a limit on the total of an episode is no linear constraint on the discounted
+//! occupancy. It is met by iteration: the limit on the discounted cost is the limit per episode times the present
+//! policy's ratio of discounted to undiscounted cost, first the behaviour's and then the solution's, until it
+//! settles. What the policy costs per episode on the estimated CMDP is reported beside it.
+//!
 //! # The policy
 //!
 //! `π(a|s) ∝ d(s,a)` where the solution has mass. Elsewhere the behaviour's choice is kept: the known behaviour, or
 //! the logged frequencies. States in which nothing was ever logged have a known behaviour's row, or else a uniform
 //! one; [`LogSolution::sources`] says which states are which.
 
+mod appraisal;
 mod estimate;
+
+pub use appraisal::{Appraisal, AppraisalOptions, Bounded, appraise};
 
 use coptidice_core::{Cmdp, CmdpError, CostLimit, Divergence, EpisodeHorizon, LimitError, Policy};
 use serde::{Deserialize, Serialize};
 
+use crate::baselines::{Spibb, SpibbSolution};
 use crate::dice::{self, BoundProblem, DiceError, Effort, Problem, Samples, Solution};
 use crate::evaluation::{Evaluation, Evaluator};
+use crate::generate::GenerateError;
 use crate::linalg::spd::dot;
-use crate::lp;
+use crate::lp::{self, LpSolution};
 use crate::outcome::{Certificate, Outcome};
 use estimate::Estimate;
 
@@ -77,6 +90,8 @@ pub enum LogAlgorithm {
     Optidice,
     /// Linear program on the estimated CMDP, pairs never logged excluded.
     Lp,
+    /// C-SPIBB: the linear program among policies that repeat the behaviour on rarely logged pairs.
+    Spibb,
     /// Behaviour cloning: the logged frequencies.
     Bc,
 }
@@ -109,6 +124,8 @@ pub struct LogOptions<'a> {
     pub alpha: Option<f64>,
     /// KL radius of the bound; default a tenth over the number of episodes.
     pub epsilon: Option<f64>,
+    /// Pairs logged less often than this are C-SPIBB's to leave alone (`N_wedge`).
+    pub wedge: f64,
     /// The policy that made the logs, where it is known.
     pub behaviour: Option<&'a Policy>,
     /// Iteration limits.
@@ -134,7 +151,7 @@ pub struct CostReading {
     pub limit: CostLimit,
     /// Mean per step.
     pub per_step: f64,
-    /// Mean per episode; only in the restart chain, where episodes have an end.
+    /// Mean total of an episode, undiscounted; where episodes have an end.
     pub per_episode: Option<f64>,
     /// What is held below `constraint_limit`: the mean per step, less the credit of last steps.
     pub constrained: f64,
@@ -149,9 +166,9 @@ pub struct CostReading {
 pub struct Reading {
     /// Mean reward per step.
     pub reward_per_step: f64,
-    /// Mean reward per episode, restart chain only.
+    /// Mean total reward of an episode, undiscounted; where episodes have an end.
     pub reward_per_episode: Option<f64>,
-    /// Mean episode length in steps, restart chain only.
+    /// Mean episode length in steps; where episodes have an end.
     pub steps_per_episode: Option<f64>,
     /// One for each cost.
     pub costs: Vec<CostReading>,
@@ -178,9 +195,9 @@ pub struct LogSolution {
     pub epsilon: f64,
     /// `λ`, `[K]`.
     pub lambda: Vec<f64>,
-    /// The solution of the program; absent for behaviour cloning and the linear program.
+    /// The solution of the program; only of the three that have a divergence.
     pub solution: Option<Solution>,
-    /// What proves the solution; absent for behaviour cloning.
+    /// What proves the solution; absent for behaviour cloning and C-SPIBB.
     pub certificate: Option<Certificate>,
     /// The returned policy on the estimated CMDP.
     pub estimate: Reading,
@@ -248,6 +265,9 @@ pub enum LogError {
     /// The program is defective.
     #[error(transparent)]
     Dice(#[from] DiceError),
+    /// The resampling is defective.
+    #[error(transparent)]
+    Resampling(#[from] GenerateError),
 }
 
 impl Logs<'_> {
@@ -302,15 +322,15 @@ impl Logs<'_> {
 /// [`LogError`] when the logs or the options pose no problem. Limits that cannot be met are an outcome.
 pub fn solve(logs: &Logs<'_>, options: &LogOptions<'_>) -> Result<LogSolution, LogError> {
     logs.check()?;
-    let estimate = Estimate::new(logs, options)?;
-    let m = &estimate.model;
+    let mut estimate = Estimate::new(logs, options.gamma, &options.limits)?;
+    let m = estimate.model.clone();
     let mut evaluator = Evaluator::new(m.states());
     let uniform = Policy::uniform(m.states(), m.actions())?;
     let behaviour = Policy::from_mass(options.behaviour.unwrap_or(&uniform), &estimate.counts)?;
     let behaviour = options.behaviour.cloned().unwrap_or(behaviour);
-    let behaviour_evaluation = evaluator.evaluate(m, &behaviour)?;
+    let behaviour_evaluation = evaluator.evaluate(&m, &behaviour)?;
     let data_occupancy = match options.behaviour {
-        Some(_) => behaviour_evaluation.occupancy.clone(),
+        Some(_) => estimate.occupancy_of(&mut evaluator, &behaviour)?,
         None => estimate.counts.iter().map(|&n| n / logs.state.len() as f64).collect(),
     };
     let episodes = logs.episode_starts.len() as f64;
@@ -321,25 +341,43 @@ pub fn solve(logs: &Logs<'_>, options: &LogOptions<'_>) -> Result<LogSolution, L
     let bounded = options.algorithm == LogAlgorithm::Coptidice;
     let epsilon = if bounded { options.epsilon.unwrap_or(0.1 / episodes) } else { 0.0 };
     let objective = estimate.objective(options)?;
+    estimate.convert_limits(&mut evaluator, &behaviour, &options.limits)?;
     let mut program = Program {
         options,
-        limits: &estimate.constraint_limits,
-        costs: &estimate.costs,
-        credits: &estimate.credits,
+        limits: estimate.constraint_limits.clone(),
+        costs: estimate.costs.clone(),
+        credits: &estimate.credits.clone(),
+        counts: &estimate.counts.clone(),
+        behaviour: &behaviour,
         model: m.clone(),
         data_occupancy: &data_occupancy,
         alpha,
         epsilon,
         start: None,
+        ready: None,
     };
     let reward_offset = match objective {
         Objective::PerStep => 0.0,
         Objective::PerEpisode => program.settle_offset(&estimate, &behaviour_evaluation)?,
     };
-    let found = program.solve(options.algorithm)?;
-    let (policy, sources) = read_off(&estimate, &behaviour, &found.occupancy, &data_occupancy);
-    let evaluation = evaluator.evaluate(m, &policy)?;
+    let mut found = match program.ready.take() {
+        Some(found) => found,
+        None => program.solve(options.algorithm)?,
+    };
+    let (mut policy, mut sources) = read_off(&estimate, &behaviour, &found.occupancy, &data_occupancy);
+    for _ in 0..LIMIT_ROUNDS {
+        let solved = matches!(found.outcome, Outcome::Solved | Outcome::AlmostSolved);
+        if !solved || estimate.convert_limits(&mut evaluator, &policy, &options.limits)? <= LIMIT_TOLERANCE {
+            break;
+        }
+        program.limits.clone_from(&estimate.constraint_limits);
+        program.start = found.solution.take();
+        found = program.solve(options.algorithm)?;
+        (policy, sources) = read_off(&estimate, &behaviour, &found.occupancy, &data_occupancy);
+    }
+    let evaluation = evaluator.evaluate(&m, &policy)?;
     let bounds: Vec<f64> = found.solution.iter().flat_map(|s| s.bounds.iter().map(|b| b.value)).collect();
+    let limits = &options.limits;
     Ok(LogSolution {
         outcome: found.outcome,
         sources,
@@ -351,11 +389,16 @@ pub fn solve(logs: &Logs<'_>, options: &LogOptions<'_>) -> Result<LogSolution, L
         lambda: found.lambda,
         certificate: found.certificate,
         solution: found.solution,
-        estimate: estimate.reading(&evaluation, &options.limits, &bounds),
-        behaviour: estimate.reading(&behaviour_evaluation, &options.limits, &[]),
+        estimate: estimate.reading(&mut evaluator, &policy, &evaluation, limits, &bounds)?,
+        behaviour: estimate.reading(&mut evaluator, &behaviour, &behaviour_evaluation, limits, &[])?,
         policy,
     })
 }
+
+/// Solutions found while limits per episode settle under a discount, at most, after the first.
+const LIMIT_ROUNDS: usize = 6;
+/// Relative change at which they have settled: well below what is known of costs.
+const LIMIT_TOLERANCE: f64 = 1e-3;
 
 /// `π ∝ d` where the solution has mass; the behaviour's row elsewhere.
 fn read_off(
@@ -390,9 +433,11 @@ fn read_off(
 /// The program that the options ask for.
 struct Program<'a> {
     options: &'a LogOptions<'a>,
-    limits: &'a [f64],
-    costs: &'a [Vec<f64>],
+    limits: Vec<f64>,
+    costs: Vec<Vec<f64>>,
     credits: &'a [f64],
+    counts: &'a [f64],
+    behaviour: &'a Policy,
     /// The estimated CMDP, its reward less `ρ` at ends.
     model: Cmdp,
     data_occupancy: &'a [f64],
@@ -400,6 +445,8 @@ struct Program<'a> {
     epsilon: f64,
     /// Solution for another `ρ`, to start from.
     start: Option<Solution>,
+    /// The answer, where it came with `ρ`.
+    ready: Option<Found>,
 }
 
 /// Its answer.
@@ -409,6 +456,28 @@ struct Found {
     lambda: Vec<f64>,
     certificate: Option<Certificate>,
     solution: Option<Solution>,
+}
+
+impl Found {
+    fn linear(answer: LpSolution) -> Self {
+        Found {
+            outcome: answer.outcome,
+            occupancy: answer.occupancy,
+            lambda: answer.lambda,
+            certificate: Some(answer.certificate),
+            solution: None,
+        }
+    }
+
+    fn spibb(m: &Cmdp, answer: SpibbSolution) -> Result<Self, CmdpError> {
+        Ok(Found {
+            outcome: answer.outcome,
+            occupancy: Evaluator::new(m.states()).evaluate(m, &answer.policy)?.occupancy,
+            lambda: answer.lambda,
+            certificate: None,
+            solution: None,
+        })
+    }
 }
 
 /// Change of `ρ`, relative, at which the objective per episode has settled. It enters the reward, and with it the
@@ -421,6 +490,27 @@ impl Program<'_> {
         let mut offset = behaviour.reward / estimate.ends(&behaviour.occupancy);
         let algorithm = match self.options.algorithm {
             LogAlgorithm::Bc => return Ok(offset),
+            // Linear programs have the ratio for their objective.
+            LogAlgorithm::Lp => {
+                let (answer, ratio) =
+                    lp::solve_per_episode(&estimate.model, &self.limits, self.data_occupancy)?;
+                self.set_offset(estimate, ratio)?;
+                self.ready = Some(Found::linear(answer));
+                return Ok(ratio);
+            }
+            LogAlgorithm::Spibb => {
+                let (m, wedge) = (&estimate.model, self.options.wedge);
+                let (answer, ratio) = Spibb::new(m.states()).solve_per_episode(
+                    m,
+                    self.counts,
+                    self.behaviour,
+                    wedge,
+                    &self.limits,
+                )?;
+                self.set_offset(estimate, ratio)?;
+                self.ready = Some(Found::spibb(&self.model, answer)?);
+                return Ok(ratio);
+            }
             // The bound tightens limits a little; `ρ` is found without it.
             LogAlgorithm::Coptidice => LogAlgorithm::Naive,
             other => other,
@@ -446,16 +536,12 @@ impl Program<'_> {
     }
 
     fn set_offset(&mut self, estimate: &Estimate, offset: f64) -> Result<(), LogError> {
-        let mut parts = self.model.clone().into_parts();
-        for (pair, r) in parts.reward.iter_mut().enumerate() {
-            *r = estimate.model.reward()[pair] - offset * parts.transitions.end_probability(pair);
-        }
-        self.model = Cmdp::new(parts)?;
+        self.model = lp::less_at_ends(&estimate.model, offset)?;
         Ok(())
     }
 
     fn solve(&self, algorithm: LogAlgorithm) -> Result<Found, LogError> {
-        let (m, limits) = (&self.model, self.limits);
+        let (m, limits) = (&self.model, self.limits.as_slice());
         let problem = Problem {
             model: m,
             data_occupancy: self.data_occupancy,
@@ -475,14 +561,12 @@ impl Program<'_> {
                 });
             }
             LogAlgorithm::Lp => {
-                let answer = lp::solve_in_support(m, limits, self.data_occupancy)?;
-                return Ok(Found {
-                    outcome: answer.outcome,
-                    occupancy: answer.occupancy,
-                    lambda: answer.lambda,
-                    certificate: Some(answer.certificate),
-                    solution: None,
-                });
+                return Ok(Found::linear(lp::solve_in_support(m, limits, self.data_occupancy)?));
+            }
+            LogAlgorithm::Spibb => {
+                let mut solver = Spibb::new(m.states());
+                let wedge = self.options.wedge;
+                return Ok(Found::spibb(m, solver.solve(m, self.counts, self.behaviour, wedge, limits)?)?);
             }
             LogAlgorithm::Optidice => dice::optidice(&problem, effort)?,
             LogAlgorithm::Naive => dice::coptidice_naive(&problem, self.start.as_ref(), effort)?,
@@ -492,7 +576,7 @@ impl Program<'_> {
                     samples: &samples,
                     epsilon: self.epsilon,
                     weight_floor: 0.0,
-                    costs: self.costs,
+                    costs: &self.costs,
                     last_step_credits: self.credits,
                 };
                 dice::coptidice(&problem, &bound, self.start.as_ref(), effort)?

@@ -32,9 +32,30 @@ impl Rows {
 
 /// Solves the linear program by an interior-point method; any `γ`, any set of pairs.
 pub(crate) fn solve<M: Tables>(m: &M, limits: &[f64]) -> Answer {
-    let (pairs, k) = (m.reward().len(), limits.len());
-    let variables = pairs + usize::from(m.restarts());
-    let (rows, cones) = program(m, limits);
+    optimise(m, program(m, limits), m.reward().len() + usize::from(m.restarts()), limits.len())
+}
+
+/// The same at `γ = 1` where episodes restart, for the reward per episode: `x = d/E_d[1{end}]` makes the ratio linear
+/// (Charnes and Cooper 1962). Returns `d` and the ratio. The dual objective is that of `R` less the ratio at ends.
+pub(crate) fn solve_per_episode<M: Tables>(m: &M, limits: &[f64]) -> (Answer, f64) {
+    let mut answer = optimise(m, program_per_episode(m, limits), m.reward().len(), limits.len());
+    let ratio: f64 = answer.occupancy.iter().zip(m.reward()).map(|(&x, &r)| x * r).sum();
+    let total: f64 = answer.occupancy.iter().sum();
+    if answer.outcome == Outcome::Infeasible || !(total > 0.0 && total.is_finite()) {
+        return (answer, 0.0);
+    }
+    answer.occupancy.iter_mut().for_each(|x| *x /= total);
+    answer.dual_objective = (answer.dual_objective - ratio) / total;
+    (answer, ratio)
+}
+
+fn optimise<M: Tables>(
+    m: &M,
+    (rows, cones): (Rows, Vec<SupportedConeT<f64>>),
+    variables: usize,
+    k: usize,
+) -> Answer {
+    let pairs = m.reward().len();
     let mut objective = vec![0.0; variables];
     for (q, &r) in objective.iter_mut().zip(m.reward()) {
         *q = -r;
@@ -104,6 +125,34 @@ fn program<M: Tables>(m: &M, limits: &[f64]) -> (Rows, Vec<SupportedConeT<f64>>)
         rows.right.push(limit);
         for (pair, &c) in cost.iter().enumerate().filter(|(_, c)| **c != 0.0) {
             rows.push(row, pair, c);
+        }
+    }
+    for pair in 0..pairs {
+        rows.push(rows.right.len() + pair, pair, -1.0);
+    }
+    rows.right.resize(rows.right.len() + pairs, 0.0);
+    (rows, vec![ZeroConeT(equalities), NonnegativeConeT(limits.len()), NonnegativeConeT(pairs)])
+}
+
+/// Over visits per episode: inflow `p0` and no normalisation, limits times the length of an episode.
+fn program_per_episode<M: Tables>(m: &M, limits: &[f64]) -> (Rows, Vec<SupportedConeT<f64>>) {
+    let pairs = m.reward().len();
+    let mut rows = Rows { right: m.initial().to_vec(), ..Rows::default() };
+    for s in 0..m.states() {
+        for pair in m.pairs_of(s) {
+            rows.push(s, pair, 1.0);
+            let (next, probability) = m.successors(pair);
+            for (&t, &p) in next.iter().zip(probability) {
+                rows.push(t as usize, pair, -p);
+            }
+        }
+    }
+    let equalities = rows.right.len();
+    for (cost, &limit) in m.costs().iter().zip(limits) {
+        let row = rows.right.len();
+        rows.right.push(0.0);
+        for (pair, &c) in cost.iter().enumerate().filter(|(_, c)| **c != limit) {
+            rows.push(row, pair, c - limit);
         }
     }
     for pair in 0..pairs {

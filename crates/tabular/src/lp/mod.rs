@@ -105,6 +105,40 @@ pub fn solve_in_support(m: &Cmdp, limits: &[f64], support: &[f64]) -> Result<LpS
     Ok(finish(m, limits, answer))
 }
 
+/// As [`solve_in_support`] for the reward per *episode*, `max E_d[R]/E_d[1{end}]`, in a restart chain at `γ = 1`.
+/// Returns the optimal ratio `ρ` too; the solution is that of the program with reward `R − ρ·1{end}`.
+///
+/// # Errors
+/// As [`solve_in_support`], and [`CmdpError::Gamma`] where episodes do not restart.
+pub fn solve_per_episode(m: &Cmdp, limits: &[f64], support: &[f64]) -> Result<(LpSolution, f64), CmdpError> {
+    check(m, limits)?;
+    if support.len() != m.pairs() {
+        return Err(CmdpError::Shape { what: "support", expected: m.pairs(), found: support.len() });
+    }
+    if m.gamma() < 1.0 || !m.restarts() {
+        return Err(CmdpError::Gamma(m.gamma()));
+    }
+    let Some(reduced) = Reduced::new(m, support) else {
+        return Ok((solve_in_support(m, limits, support)?, 0.0));
+    };
+    let (mut answer, ratio) = interior_point::solve_per_episode(&reduced, limits);
+    let mut occupancy = vec![0.0; m.pairs()];
+    for (&pair, &d) in reduced.pairs.iter().zip(&answer.occupancy) {
+        occupancy[pair as usize] = d;
+    }
+    answer.occupancy = occupancy;
+    Ok((finish(&less_at_ends(m, ratio)?, limits, answer), ratio))
+}
+
+/// The CMDP with reward `R − ρ·1{end}`.
+pub(crate) fn less_at_ends(m: &Cmdp, ratio: f64) -> Result<Cmdp, CmdpError> {
+    let mut parts = m.clone().into_parts();
+    for (pair, r) in parts.reward.iter_mut().enumerate() {
+        *r -= ratio * parts.transitions.end_probability(pair);
+    }
+    Cmdp::new(parts)
+}
+
 /// Values, residuals and the outcome they warrant.
 fn finish(m: &Cmdp, limits: &[f64], answer: Answer) -> LpSolution {
     let Answer { mut outcome, occupancy, lambda, dual_objective, iterations } = answer;

@@ -1,0 +1,201 @@
+//! `coptidice tabular evaluate`: what a policy earns and costs on a stored case, or by logs.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use coptidice_core::Policy;
+use coptidice_tabular::case::Case;
+use coptidice_tabular::evaluate;
+use coptidice_tabular::from_logs::{Appraisal, AppraisalOptions, Bounded, appraise};
+use serde_json::json;
+
+use super::logs::{Columns, FiniteLog};
+use super::result::in_unit;
+use super::solve::parse_gamma;
+use crate::failure::{Done, Failure};
+use crate::finite_policy::{FinitePolicy, numbered};
+use crate::limits::LimitFlags;
+use crate::output::line;
+
+/// Flags of `tabular evaluate`.
+#[derive(Args)]
+pub(crate) struct Evaluate {
+    /// The policy: policy.json of `tabular solve`, or behavior.json of `tabular generate`
+    policy: PathBuf,
+    /// A stored case: values are exact, on its true CMDP
+    #[arg(long, value_name = "FILE", required_unless_present = "logs", conflicts_with_all = ["logs", "limit"])]
+    case: Option<PathBuf>,
+    /// Logs of a finite CMDP: values are estimates with confidence bounds
+    #[arg(long, value_name = "FILE")]
+    logs: Option<PathBuf>,
+    #[command(flatten)]
+    columns: Columns,
+    #[command(flatten)]
+    limits: LimitFlags,
+    /// Discount in (0, 1], for logs
+    #[arg(long, default_value_t = 1.0, value_parser = parse_gamma)]
+    gamma: f64,
+    /// Confidence of the bounds
+    #[arg(long, default_value_t = 0.95, value_parser = parse_confidence)]
+    confidence: f64,
+    /// Resamples of the bootstrap; 0 leaves it out
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    resamples: u32,
+    /// Seed of the bootstrap
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_confidence(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(confidence) if confidence > 0.0 && confidence < 1.0 => Ok(confidence),
+        _ => Err("give a number between 0 and 1, both excluded".to_owned()),
+    }
+}
+
+impl Evaluate {
+    /// Evaluates and prints.
+    pub(crate) fn run(self) -> Done {
+        match (&self.case, &self.logs) {
+            (Some(case), _) => self.by_case(case),
+            (None, Some(logs)) => self.by_logs(logs),
+            (None, None) => unreachable!("the parser asks for --case or --logs"),
+        }
+    }
+
+    fn by_case(&self, path: &Path) -> Done {
+        let case = Case::read(path).map_err(|error| Failure::input(&error))?;
+        let m = &case.truth;
+        let uniform = Policy::uniform(m.states(), m.actions()).map_err(|error| Failure::input(&error))?;
+        let fallback = case.behaviour.as_ref().unwrap_or(&uniform);
+        let file = FinitePolicy::read(&self.policy)?;
+        let (policy, missing) =
+            file.over(&self.policy, &numbered(m.states()), &numbered(m.actions()), fallback)?;
+        let found = evaluate(m, &policy).map_err(|error| Failure::input(&error))?;
+        let behaviour =
+            case.behaviour.as_ref().map(|b| evaluate(m, b)).transpose().map_err(|e| Failure::input(&e))?;
+        if self.json {
+            return crate::output::json(&json!({
+                "reward": found.reward,
+                "cost": found.costs[0],
+                "limit": case.limit,
+                "within_limit": found.costs[0] <= case.limit + 1e-7,
+                "behavior_reward": behaviour.as_ref().map(|b| b.reward),
+                "behavior_cost": behaviour.as_ref().map(|b| b.costs[0]),
+                "states_not_in_policy": missing,
+            }));
+        }
+        line(&format!(
+            "true reward {:.6}, true cost {:.6} per step; limit {}",
+            found.reward, found.costs[0], case.limit
+        ))?;
+        if let Some(b) = behaviour {
+            line(&format!("the policy of the logs: reward {:.6}, cost {:.6}", b.reward, b.costs[0]))?;
+        }
+        if missing > 0 {
+            line(&format!("{missing} states are not in the policy: there the policy of the logs acts"))?;
+        }
+        Ok(())
+    }
+
+    fn by_logs(&self, path: &Path) -> Done {
+        let log = self.columns.load(path, &self.limits)?;
+        let logs = log.as_logs();
+        let uniform = Policy::uniform(logs.states, logs.actions).map_err(|error| Failure::input(&error))?;
+        let file = FinitePolicy::read(&self.policy)?;
+        let (policy, missing) = file.over(&self.policy, &log.states, &log.actions, &uniform)?;
+        let options = AppraisalOptions {
+            gamma: self.gamma,
+            limits: log.limits.clone(),
+            confidence: self.confidence,
+            resamples: self.resamples as usize,
+            seed: self.seed,
+        };
+        let found = appraise(&logs, &policy, &options).map_err(|error| Failure::input(&error))?;
+        if self.json {
+            return crate::output::json(&self.object(&log, &found, missing));
+        }
+        self.print(&log, &found, missing)
+    }
+
+    fn object(&self, log: &FiniteLog, found: &Appraisal, missing: usize) -> serde_json::Value {
+        let costs: Vec<_> = found
+            .costs
+            .iter()
+            .zip(&found.policy.costs)
+            .enumerate()
+            .map(|(k, (bounds, reading))| {
+                let unit = |value: f64| in_unit(reading, &found.policy, Some(value));
+                json!({
+                    "name": log.cost_names[k],
+                    "limit": reading.limit,
+                    "per_step": reading.per_step,
+                    "per_episode": reading.per_episode,
+                    "coindice_lower": unit(bounds.coindice.0),
+                    "coindice_upper": unit(bounds.coindice.1),
+                    "bootstrap_lower": bounds.bootstrap.and_then(|b| unit(b.lower)),
+                    "bootstrap_upper": bounds.bootstrap.and_then(|b| unit(b.upper)),
+                    "within_limit": bounds.estimate <= reading.constraint_limit,
+                    "within_limit_with_confidence": bounds.coindice.1 <= reading.constraint_limit,
+                })
+            })
+            .collect();
+        json!({
+            "confidence": self.confidence,
+            "gamma": self.gamma,
+            "reward_per_step": found.policy.reward_per_step,
+            "reward_per_episode": found.policy.reward_per_episode,
+            "reward_coindice": found.reward.coindice,
+            "reward_bootstrap": found.reward.bootstrap,
+            "steps_per_episode": found.policy.steps_per_episode,
+            "costs": costs,
+            "behavior": found.behaviour,
+            "mass_on_unseen_pairs": found.unsupported,
+            "states_not_in_policy": missing,
+        })
+    }
+
+    fn print(&self, log: &FiniteLog, found: &Appraisal, missing: usize) -> Done {
+        let interval = |b: &Bounded| {
+            let bootstrap = b
+                .bootstrap
+                .map_or(String::new(), |b| format!("; bootstrap {:.5} to {:.5}", b.lower, b.upper));
+            format!(
+                "{:.5} per step, CoinDICE {:.5} to {:.5}{bootstrap}",
+                b.estimate, b.coindice.0, b.coindice.1
+            )
+        };
+        line(&format!("bounds at {} confidence", self.confidence))?;
+        line(&format!("reward {}", interval(&found.reward)))?;
+        for (k, (bounds, reading)) in found.costs.iter().zip(&found.policy.costs).enumerate() {
+            let unit = |value: f64| in_unit(reading, &found.policy, Some(value)).unwrap_or(f64::NAN);
+            let judgement = match (bounds.estimate, bounds.coindice.1) {
+                (_, upper) if upper <= reading.constraint_limit => "within the limit, its upper bound too",
+                (estimate, _) if estimate <= reading.constraint_limit => {
+                    "estimated within the limit, its upper bound is not"
+                }
+                _ => "over the limit",
+            };
+            line(&format!(
+                "{}: {:.5}, CoinDICE {:.5} to {:.5}, in the limit's unit; {judgement}",
+                log.cost_names[k],
+                unit(bounds.estimate),
+                unit(bounds.coindice.0),
+                unit(bounds.coindice.1)
+            ))?;
+        }
+        if found.unsupported > 1e-9 {
+            line(&format!(
+                "{:.2}% of the policy's steps are on pairs that were never logged: nothing is known of them",
+                100.0 * found.unsupported
+            ))?;
+        }
+        if missing > 0 {
+            line(&format!("{missing} states of the log are not in the policy: it is uniform there"))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,156 @@
+//! What a given policy earns and costs, by logs: the estimate, and how far the logs leave it open.
+
+use coptidice_core::{CostLimit, Occupancy, Policy};
+use serde::{Deserialize, Serialize};
+
+use super::estimate::Estimate;
+use super::{LogError, Logs, Reading};
+use crate::baselines::{
+    BootstrapBounds, BootstrapConfig, BoundSide, Interval, bootstrap_bounds, coindice_bound,
+    likelihood_radius,
+};
+use crate::evaluation::Evaluator;
+use crate::outcome::Outcome;
+
+/// How to appraise.
+#[derive(Clone, Debug)]
+pub struct AppraisalOptions {
+    /// Discount in `(0, 1]`.
+    pub gamma: f64,
+    /// One limit per cost.
+    pub limits: Vec<CostLimit>,
+    /// Probability that an interval is meant to cover.
+    pub confidence: f64,
+    /// Resamples of the bootstrap; zero for none.
+    pub resamples: usize,
+    /// Seed of the resampling.
+    pub seed: u64,
+}
+
+/// A value with its bounds, units per step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bounded {
+    /// On the CMDP estimated from the logs.
+    pub estimate: f64,
+    /// CoinDICE's bounds: over all models near the data (`eq:coindice_objective`).
+    pub coindice: (f64, f64),
+    /// How the search for them ended.
+    pub outcome: Outcome,
+    /// Percentiles over resampled episodes.
+    pub bootstrap: Option<Interval>,
+}
+
+/// A policy by the logs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Appraisal {
+    /// The policy on the estimated CMDP.
+    pub policy: Reading,
+    /// The behaviour, as cloned from the logs, on the estimated CMDP.
+    pub behaviour: Reading,
+    /// `V_R`.
+    pub reward: Bounded,
+    /// What each limit constrains, `[K]`; to be compared with [`super::CostReading::constraint_limit`].
+    pub costs: Vec<Bounded>,
+    /// Mass of the policy's occupancy on pairs that were never logged: what the logs say nothing about.
+    pub unsupported: f64,
+}
+
+/// Appraises a policy.
+///
+/// # Errors
+/// [`LogError`] when the logs or the options pose no problem.
+pub fn appraise(logs: &Logs<'_>, policy: &Policy, options: &AppraisalOptions) -> Result<Appraisal, LogError> {
+    logs.check()?;
+    let mut estimate = Estimate::new(logs, options.gamma, &options.limits)?;
+    let m = estimate.model.clone();
+    let mut evaluator = Evaluator::new(m.states());
+    let uniform = Policy::uniform(m.states(), m.actions())?;
+    let behaviour = Policy::from_mass(&uniform, &estimate.counts)?;
+    let (of_policy, of_behaviour) = (evaluator.evaluate(&m, policy)?, evaluator.evaluate(&m, &behaviour)?);
+    estimate.convert_limits(&mut evaluator, policy, &options.limits)?;
+    let data = Occupancy::normalized(m.states(), m.actions(), estimate.counts.clone())?;
+    let radius = likelihood_radius(options.confidence, logs.state.len());
+    let bootstrap = (options.resamples > 0).then(|| resample(logs, policy, options)).transpose()?;
+    let bounded = |value: f64, table: &[f64], spread: Option<Interval>| -> Result<Bounded, LogError> {
+        let bound = |side| coindice_bound(&m, &data, policy, table, radius, side);
+        let (low, high) = (bound(BoundSide::Lower)?, bound(BoundSide::Upper)?);
+        let outcome = if low.outcome.is_solved() { high.outcome } else { low.outcome };
+        Ok(Bounded { estimate: value, coindice: (low.value, high.value), outcome, bootstrap: spread })
+    };
+    let reward = bounded(of_policy.reward, m.reward(), bootstrap.as_ref().map(|b| b.reward))?;
+    let costs = (0..m.cost_count())
+        .map(|k| bounded(of_policy.costs[k], m.cost(k), bootstrap.as_ref().map(|b| b.costs[k])))
+        .collect::<Result<_, _>>()?;
+    let mass = of_policy.occupancy.iter().zip(&estimate.counts);
+    let limits = &options.limits;
+    Ok(Appraisal {
+        reward,
+        costs,
+        unsupported: mass.filter(|(_, n)| **n == 0.0).map(|(d, _)| d).sum(),
+        policy: estimate.reading(&mut evaluator, policy, &of_policy, limits, &[])?,
+        behaviour: estimate.reading(&mut evaluator, &behaviour, &of_behaviour, limits, &[])?,
+    })
+}
+
+/// Percentiles over resampled episodes.
+fn resample(
+    logs: &Logs<'_>,
+    policy: &Policy,
+    options: &AppraisalOptions,
+) -> Result<BootstrapBounds, LogError> {
+    let config =
+        BootstrapConfig { resamples: options.resamples, confidence: options.confidence, seed: options.seed };
+    let model = |chosen: &[usize]| {
+        let columns = Chosen::new(logs, chosen);
+        Ok(Estimate::new(&columns.logs(logs), options.gamma, &options.limits)?.model)
+    };
+    bootstrap_bounds::<LogError>(logs.episode_starts.len(), model, policy, config)
+}
+
+/// Rows of chosen episodes, each as often as it is chosen.
+struct Chosen {
+    starts: Vec<usize>,
+    state: Vec<u32>,
+    action: Vec<u32>,
+    reward: Vec<f64>,
+    costs: Vec<Vec<f64>>,
+    next_state: Vec<u32>,
+    terminal: Vec<bool>,
+}
+
+impl Chosen {
+    fn new(logs: &Logs<'_>, chosen: &[usize]) -> Self {
+        let mut starts = Vec::with_capacity(chosen.len());
+        let mut rows: Vec<usize> = Vec::with_capacity(logs.state.len());
+        for &episode in chosen {
+            starts.push(rows.len());
+            let end = logs.episode_starts.get(episode + 1).copied().unwrap_or(logs.state.len());
+            rows.extend(logs.episode_starts[episode]..end);
+        }
+        let numbers = |column: &[f64]| rows.iter().map(|&row| column[row]).collect::<Vec<f64>>();
+        let indices = |column: &[u32]| rows.iter().map(|&row| column[row]).collect::<Vec<u32>>();
+        Self {
+            state: indices(logs.state),
+            action: indices(logs.action),
+            next_state: indices(logs.next_state),
+            reward: numbers(logs.reward),
+            costs: logs.costs.iter().map(|cost| numbers(cost)).collect(),
+            terminal: rows.iter().map(|&row| logs.terminal[row]).collect(),
+            starts,
+        }
+    }
+
+    fn logs(&self, of: &Logs<'_>) -> Logs<'_> {
+        Logs {
+            states: of.states,
+            actions: of.actions,
+            episode_starts: &self.starts,
+            state: &self.state,
+            action: &self.action,
+            reward: &self.reward,
+            costs: &self.costs,
+            next_state: &self.next_state,
+            terminal: &self.terminal,
+        }
+    }
+}
