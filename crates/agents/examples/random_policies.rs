@@ -44,7 +44,7 @@ fn dense(width: usize, layer_norm: bool, activation: Activation) -> BlockSpec {
 }
 
 fn fast() -> Vec<BlockSpec> {
-    vec![dense(256, true, Activation::Tanh), dense(256, false, Activation::Relu)]
+    vec![dense(128, true, Activation::Tanh), dense(128, false, Activation::Relu)]
 }
 
 fn paper() -> Vec<BlockSpec> {

@@ -39,7 +39,7 @@ pub(crate) struct Extractor {
 
 enum Method {
     WeightedBc,
-    StateNormalized(StateWeights),
+    StateNormalized(Box<StateWeights>),
     CriticGuided(Box<Critics>),
 }
 
@@ -47,7 +47,7 @@ impl Extractor {
     pub(crate) fn new(problem: &Problem<'_>) -> Result<Self, TrainError> {
         let method = match problem.config.extraction {
             Extraction::WeightedBc => Method::WeightedBc,
-            Extraction::StateNormalized => Method::StateNormalized(StateWeights::new(problem)?),
+            Extraction::StateNormalized => Method::StateNormalized(Box::new(StateWeights::new(problem)?)),
             Extraction::CriticGuided => Method::CriticGuided(Box::new(Critics::new(problem)?)),
         };
         let figure_names = match &method {
