@@ -118,7 +118,7 @@ impl RunDirectory {
         self.root.join("evaluation.json")
     }
 
-    fn manifest_path(&self) -> PathBuf {
+    pub(crate) fn manifest_path(&self) -> PathBuf {
         self.root.join("manifest.json")
     }
 

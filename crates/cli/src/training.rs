@@ -78,10 +78,16 @@ pub(crate) fn train(job: Job<'_>) -> Result<(RunDirectory, TrainConfig, TrainOut
         }
     }
     let run = RunDirectory::create(job.out)?;
-    if !job.resume || !run.config().exists() {
+    // A run may have been killed between any two of these; the manifest, by which a run is known, comes last.
+    let missing = |path: &Path| !job.resume || !path.exists();
+    if missing(&run.config()) {
         write_text(&run.config(), &config.to_toml().map_err(|error| Failure::work(&error))?)?;
-        run.write_manifest(&manifest(&config, &facts, job.data, job.log_name, job.command))?;
+    }
+    if missing(&run.inspection()) {
         write_json(&run.inspection(), &LogPicture::of(job.data, &problems))?;
+    }
+    if missing(&run.manifest_path()) {
+        run.write_manifest(&manifest(&config, &facts, job.data, job.log_name, job.command))?;
     }
     let mut recorder = Recorder::new(run.root(), &config, job.show_progress);
     let io = TrainIo { directory: run.root().to_owned(), resume: job.resume };
