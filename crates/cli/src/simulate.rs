@@ -72,11 +72,12 @@ pub(crate) fn evaluate(
     }
 }
 
-/// The limits the policy was trained for where costs have the same name, else the environment's own.
+/// The limits the policy was trained for where costs have the same name (or where log and environment have one cost
+/// each, whatever their names), else the environment's own.
 fn trained_limits(policy: &Policy, env: &dyn Environment) -> Vec<CostLimit> {
     let spec = env.spec();
     let trained = &policy.about().limits;
-    let single = trained.len() == 1 && spec.costs.len() == 1;
+    let single = trained.len() == 1 && policy.about().cost_names.len() == 1 && spec.costs.len() == 1;
     spec.costs
         .iter()
         .map(|cost| {

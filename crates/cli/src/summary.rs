@@ -24,14 +24,16 @@ pub(crate) fn print_training(run: &RunDirectory, config: &TrainConfig) -> Done {
             limit.cost, limit.per_step, limit.per_episode
         ))?;
         if let Some(cost) = late(&history, &format!("cost/{}", limit.cost)) {
-            let bound = late(&history, &format!("cost_bound/{}", limit.cost))
-                .map_or(String::new(), |bound| format!(", upper bound {bound:.4}"));
+            let bound = late(&history, &format!("cost_reweighted/{}", limit.cost))
+                .map_or(String::new(), |cautious| format!(", cautiously {cautious:.4}"));
             let lambda = late(&history, &format!("lambda/{}", limit.cost))
                 .map_or(String::new(), |lambda| format!(", lambda {lambda:.3}"));
             line(&format!("  estimated cost per step {:.4}{bound}{lambda}", cost / mass))?;
         }
         if let Some(cost) = late(&history, &format!("policy/cost/{}", limit.cost)) {
-            line(&format!("  of the policy itself, by its critic: {cost:.4}"))?;
+            line(&format!(
+                "  of the policy drawn from it, by its critic in training: {cost:.4} (a guide, not a bound)"
+            ))?;
         }
     }
     if mass_is_off(mass) {

@@ -146,9 +146,48 @@ pub(crate) struct CellResult {
     pub(crate) lambda: Option<f64>,
 }
 
+impl Plan {
+    /// What would only show after hours of training, or mix cells up.
+    fn check(&self) -> Result<(), String> {
+        if self.limit_unit == LimitUnit::Episode {
+            return Err("sweeps compare costs per step; give the limit per step".to_owned());
+        }
+        if self.episodes == 0 || self.seeds.is_empty() || self.logs.is_empty() || self.variants.is_empty() {
+            return Err("episodes, seeds, logs and variants must be at least one each".to_owned());
+        }
+        let mut seeds = self.seeds.clone();
+        seeds.sort_unstable();
+        if seeds.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err("a seed stands there twice; repeated runs are the same run".to_owned());
+        }
+        for names in [
+            self.logs.iter().map(|log| &log.name).collect::<Vec<_>>(),
+            self.variants.iter().map(|variant| &variant.name).collect(),
+        ] {
+            for (i, name) in names.iter().enumerate() {
+                let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+                if name.is_empty() || !name.chars().all(|c| plain(c) || c == '-') || name.starts_with('.') {
+                    return Err(format!("{name:?} is no name: use letters, digits, '_', '-' and '.'"));
+                }
+                if names[..i].contains(name) {
+                    return Err(format!("the name {name:?} stands there twice"));
+                }
+            }
+        }
+        for settings in std::iter::once(&self.settings).chain(self.variants.iter().map(|v| &v.settings)) {
+            if let Some(key) = ["seed", "threads", "limits"].iter().find(|key| settings.contains_key(**key)) {
+                return Err(format!("the sweep itself sets {key}; leave it out of the settings"));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Sweep {
     /// Reads or simulates the logs.
     pub(crate) fn prepare(plan: Plan, given: Vec<(String, PathBuf)>, out: PathBuf) -> Result<Self, Failure> {
+        plan.check().map_err(|what| Failure::usage(what, "mend the description"))?;
+        environment(&plan.environment)?;
         let mut logs = BTreeMap::new();
         for log in &plan.logs {
             let file =
@@ -248,7 +287,8 @@ fn written(config: &RawConfig) -> Result<String, Failure> {
 
 impl Cell<'_> {
     fn name(&self) -> String {
-        format!("{}-{}-{}", self.log.name, self.variant.name, self.seed)
+        // Names hold no '+', so that no two cells share theirs.
+        format!("{}+{}+{}", self.log.name, self.variant.name, self.seed)
     }
 }
 

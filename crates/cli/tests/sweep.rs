@@ -65,3 +65,26 @@ fn shards_make_the_same_table_and_other_settings_are_refused() {
         assert!(message.contains("other settings"), "{message}");
     }
 }
+
+#[test]
+fn descriptions_that_cannot_be_meant_are_refused_at_once() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let plan = directory.path().join("plan.toml");
+    for (from, to, word) in [
+        ("limit_unit = \"step\"", "limit_unit = \"episode\"", "per step"),
+        ("seeds = [0, 1]", "seeds = []", "at least one"),
+        ("seeds = [0, 1]", "seeds = [1, 1]", "twice"),
+        ("episodes = 2", "episodes = 0", "at least one"),
+        ("name = \"coptidice\"", "name = \"bc\"", "twice"),
+        ("name = \"coptidice\"", "name = \"a/b\"", "no name"),
+        ("steps = 12", "seed = 3", "itself sets seed"),
+        ("nav/hazard", "nav/nowhere", "nav/nowhere"),
+    ] {
+        std::fs::write(&plan, PLAN.replace(from, to)).expect("a plan");
+        let refused = sweep(&plan, &directory.path().join("out"), &[]);
+        let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{to}: {message}");
+        assert!(message.contains(word), "{to}: {message}");
+    }
+    assert!(!directory.path().join("out").exists(), "nothing was trained");
+}

@@ -15,15 +15,17 @@
 //! that what is uncertain looks bad (fitted twins and smoothed targets: Fujimoto et al. 2018, "Addressing function
 //! approximation error"; a deterministic gradient beside a cloning term: Fujimoto and Gu 2021, "A minimalist approach").
 //! The dual promises its limits for its own optimum; the policy that is drawn may cost more. How much is estimated from
-//! the first critic, doubly robustly (Tang et al. 2020, "Doubly robust bias reduction in infinite horizon off-policy
-//! estimation"):
+//! the first critic, its temporal differences weighted by the dual's occupancy ratios:
 //!
 //! ```text
 //! (1 - discount) E[Q_{c_k}(s0, mu(s0))] + E[w (c_k + discount Q_{c_k}(s', mu(s')) - Q_{c_k}(s, a))]
 //! ```
 //!
-//! The first term alone takes `1/((1 - discount) target_rate)` steps to forget where the critic started; what is common
-//! to all its errors cancels between the two. Where the estimate exceeds the limit, a surcharge on the dual's price
+//! The first term alone takes `1/((1 - discount) target_rate)` steps to forget where the critic started; an error
+//! common to all states cancels between the two where `E[w] = 1`. With `w` of the drawn policy itself this would be the
+//! doubly robust estimator (Tang et al. 2020, "Doubly robust bias reduction in infinite horizon off-policy estimation");
+//! `w` is the optimum's, so the estimate guides training and certifies nothing. It is of the quantity that the limit
+//! bounds where `discount` is the problem's `gamma`. Where the estimate exceeds the limit, a surcharge on the dual's price
 //! rises until it does not (projected ascent of the same Lagrangian, with the policy in the place of the optimum).
 //!
 //! For finitely many actions the value of the policy is an exact sum over actions, and the first term is
@@ -50,7 +52,7 @@ use crate::trained::{TrainedNetwork, visit_adam};
 const NOISE_CUT: f32 = 2.5;
 /// Initial states in each estimate of the policy's own return and costs.
 const STARTS: usize = 256;
-/// The spread of values is taken to be at least this, scaled reward.
+/// The spread of values is taken to be at least this share of one and their mean: less is rounding.
 const SPREAD_MIN: f64 = 1e-6;
 
 /// What actions there are.
@@ -396,7 +398,8 @@ impl Critics {
         };
         self.figures[1] = spread;
         self.figures[2] = (worth - mean) / spread;
-        closeness - strength * worth
+        // Relative to the logged actions: the size of the values means nothing.
+        closeness - strength * (worth - mean)
     }
 
     /// Mean and standard deviation over the batch of `Q_r - prices'Q_c` at the logged actions.
@@ -408,7 +411,7 @@ impl Critics {
                 (sum + worth, squares + worth * worth)
             });
         let mean = sum / size;
-        (mean, (squares / size - mean * mean).max(0.0).sqrt().max(SPREAD_MIN))
+        (mean, (squares / size - mean * mean).max(0.0).sqrt().max(SPREAD_MIN * (1.0 + mean.abs())))
     }
 
     /// Writes the derivative of `-strength mean(Q_r - prices'Q_c)` in the locations; returns that mean.

@@ -55,7 +55,8 @@ impl Evaluate {
         write_json(&run.evaluation(), &evaluation)?;
         crate::pages::write_run_report(&run)?;
         if self.json {
-            crate::output::json(&evaluation)
+            // The recorded paths are for the report; they stay in the run directory.
+            crate::output::json(&coptidice_sim::Evaluation { paths: Vec::new(), ..evaluation })
         } else {
             crate::summary::print_evaluation(&evaluation)
         }

@@ -54,10 +54,10 @@ pub(crate) struct Quickstart {
     #[arg(long, value_name = "DIR", default_value = "runs/quickstart")]
     out: PathBuf,
     /// Seed of the log, of training and of the evaluation
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..1 << 63))]
     seed: u64,
     /// Gradient steps of each training run
-    #[arg(long, default_value_t = 4000)]
+    #[arg(long, default_value_t = 6000, value_parser = clap::value_parser!(u64).range(1..))]
     steps: u64,
 }
 
