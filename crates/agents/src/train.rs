@@ -26,6 +26,7 @@
 //! | `loss/critic`, `critic/spread`, `critic/gain` | squared error (scaled), spread of values (scaled), gain of the policy's actions over the logged ones (spreads) | `extraction = "critic_guided"` |
 //! | `policy/reward`, `policy/cost/NAME` | the policy's own discounted reward and costs per step, by its critics | `extraction = "critic_guided"` |
 //! | `surcharge/NAME` | what is added to `lambda` for the policy, reward per unit of cost | coptidice, `extraction = "critic_guided"` |
+//! | `compared/NAME` | the upper bound that `lambda` compares with the limit, by the chosen form of the bound | coptidice, `epsilon > 0` |
 //! | `cost_bound/NAME` | upper bound `J_tau,chi` (`eq:J_tau_phi`) | coptidice, `epsilon > 0` |
 //! | `cost_reweighted/NAME` | cost under the tilted weights (`eq:cost_ub_weights`) | coptidice, `epsilon > 0` |
 //! | `tau/NAME`, `kl/NAME` | temperature (cost per step) and divergence of the tilted weights | coptidice, `epsilon > 0` |

@@ -266,7 +266,7 @@ fn verdict(
         if let Some(cost) = late(history, &format!("cost/{}", limit.cost)) {
             verdict = verdict.cost(CostReading {
                 estimate: in_unit(cost / mass),
-                upper_bound: late(history, &format!("cost_bound/{}", limit.cost)).map(in_unit),
+                upper_bound: late(history, &format!("compared/{}", limit.cost)).map(in_unit),
                 evidence: Evidence::Optimum,
                 tolerance: 0.02 * shown.value().abs(),
                 limit: shown.clone(),

@@ -24,8 +24,8 @@ pub(crate) fn print_training(run: &RunDirectory, config: &TrainConfig) -> Done {
             limit.cost, limit.per_step, limit.per_episode
         ))?;
         if let Some(cost) = late(&history, &format!("cost/{}", limit.cost)) {
-            let bound = late(&history, &format!("cost_reweighted/{}", limit.cost))
-                .map_or(String::new(), |cautious| format!(", cautiously {cautious:.4}"));
+            let bound = late(&history, &format!("compared/{}", limit.cost))
+                .map_or(String::new(), |bound| format!(", upper bound {bound:.4}"));
             let lambda = late(&history, &format!("lambda/{}", limit.cost))
                 .map_or(String::new(), |lambda| format!(", lambda {lambda:.3}"));
             line(&format!("  estimated cost per step {:.4}{bound}{lambda}", cost / mass))?;

@@ -225,7 +225,7 @@ impl Observer for Recorder<'_> {
 
 /// The figures that say how a run stands, on one line.
 fn summary(values: &[(&str, f64)]) -> String {
-    let shown = ["reward", "cost", "cost_bound", "lambda", "loss/policy"];
+    let shown = ["reward", "cost", "compared", "lambda", "loss/policy"];
     let mut parts = Vec::new();
     for (name, value) in values {
         if shown

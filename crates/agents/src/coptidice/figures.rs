@@ -208,6 +208,7 @@ impl Metrics {
                 take("lambda", Some(k), multipliers.lambda[k] * scale * unscale);
             }
             if self.constraint == Constraint::UpperBound {
+                take("compared", Some(k), figures.compared[k] / scale);
                 take("cost_bound", Some(k), figures.bounds[k].value / scale);
                 take("cost_reweighted", Some(k), figures.bounds[k].reweighted_cost / scale);
                 take("tau", Some(k), multipliers.tau[k] / scale);
