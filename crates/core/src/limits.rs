@@ -112,7 +112,7 @@ pub enum LimitError {
     #[error("cost limit {0} is not finite; give a finite limit, or leave it out for no constraint")]
     NotFinite(f64),
     /// A per-episode limit with lengths that are not positive.
-    #[error("episode length {0} is not positive; give --horizon in steps")]
+    #[error("episode length {0} is not positive; give the limit's horizon in steps")]
     Horizon(f64),
     /// Varying lengths under a discounted reading.
     #[error(

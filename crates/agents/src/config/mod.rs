@@ -1,6 +1,6 @@
 //! What a training run is asked to do.
 //!
-//! A user writes a [`RawConfig`] (TOML; every field optional but `algo`, unknown fields refused). Together with the
+//! A user writes a [`RawConfig`] (TOML; every field optional, unknown fields refused). Together with the
 //! facts of the log it becomes, once, a [`TrainConfig`] in which everything is decided. A validated configuration is
 //! written back as TOML that reads to itself, defaults included.
 

@@ -9,7 +9,8 @@ use crate::coptidice::losses::BoundLoss;
 use crate::policy::Acting;
 use crate::registry::Algorithm;
 
-/// A configuration as it is written. Fields that are left out take the value of `preset`.
+/// A configuration as it is written. Fields that are left out take the value of `preset`, but for
+/// `networks.mixture_components` (1 under `extraction = "critic_guided"`) and `critic.discount` (`gamma` below 1).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawConfig {
@@ -34,11 +35,11 @@ pub struct RawConfig {
     pub epsilon: Option<f64>,
     /// The divergence: `chi2`, `softchi` or `kl`.
     pub divergence: Option<Divergence>,
-    /// Adam's rate for `nu` and `chi`.
+    /// Adam's rate for `nu` and `chi`, and for what extraction fits beside them.
     pub learning_rate: Option<f32>,
     /// Adam's rate for the policy.
     pub policy_learning_rate: Option<f32>,
-    /// Adam's rate for `log lambda`, `log tau` and `mu`: the most by which each can move in one step.
+    /// Adam's rate for `log lambda`, `log tau`, `mu` and the surcharge: the most by which each can move in one step.
     pub multiplier_learning_rate: Option<f32>,
     /// Where `lambda` is stopped, scaled reward per unit of cost. Reaching it means that the limit cannot be kept
     /// on this log at this `alpha`, and ends the run as diverged.
@@ -58,7 +59,7 @@ pub struct RawConfig {
     /// Rate of the exponential average of the policy's weights, in `[0, 1)`. The average is what is exported;
     /// 0 exports the last weights.
     pub policy_average_rate: Option<f32>,
-    /// How the exported policy acts: `mean`, `mode` or `sample`.
+    /// How the exported policy acts: `mean`, `mode`, `component` or `sample`.
     pub acting: Option<Acting>,
     /// Steps between checkpoints, at least 1.
     pub checkpoint_every: Option<u64>,
@@ -117,7 +118,7 @@ pub struct RawCritic {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawNetworks {
-    /// Blocks of `nu` and of `chi`, before a last linear layer.
+    /// Blocks of `nu`, of `chi` and of what extraction fits, before a last linear layer.
     pub value: Option<Vec<BlockSpec>>,
     /// Blocks of the policy, before a last linear layer.
     pub policy: Option<Vec<BlockSpec>>,
@@ -253,10 +254,17 @@ fn resolve(raw: &RawLimit, facts: &LogFacts) -> Result<LimitConfig, ConfigError>
     Ok(LimitConfig { cost, limit: CostLimit::new(raw.limit, unit, horizon)? })
 }
 
+/// An error unless `good`.
+fn range(
+    good: bool,
+    field: &'static str,
+    value: &dyn std::fmt::Display,
+    allowed: &'static str,
+) -> Result<(), ConfigError> {
+    if good { Ok(()) } else { Err(ConfigError::Range { field, value: value.to_string(), allowed }) }
+}
+
 fn check(config: &TrainConfig, facts: &LogFacts) -> Result<(), ConfigError> {
-    let range = |good: bool, field, value: &dyn std::fmt::Display, allowed| {
-        if good { Ok(()) } else { Err(ConfigError::Range { field, value: value.to_string(), allowed }) }
-    };
     const POSITIVE: &str = "a finite number above 0";
     const COUNT: &str = "at least 1";
     range(config.steps >= 1, "steps", &config.steps, COUNT)?;
@@ -315,9 +323,6 @@ fn check(config: &TrainConfig, facts: &LogFacts) -> Result<(), ConfigError> {
 }
 
 fn check_extraction(config: &TrainConfig) -> Result<(), ConfigError> {
-    let range = |good: bool, field, value: &dyn std::fmt::Display, allowed| {
-        if good { Ok(()) } else { Err(ConfigError::Range { field, value: value.to_string(), allowed }) }
-    };
     let (weight, critic) = (config.state_weight, config.critic);
     for (field, value) in [("state_weight.floor", weight.floor), ("state_weight.clip", weight.clip)] {
         range(positive(f64::from(value)), field, &value, "a finite number above 0")?;
