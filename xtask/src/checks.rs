@@ -4,8 +4,8 @@ use std::process::Command;
 
 use crate::{Failure, cargo};
 
-/// Words that would tie the project to the machine it was written on.
-const FORBIDDEN: [&str; 3] = ["/work/", "\\.\\./shared", "/root/"];
+/// What would tie the project to the machine it was written on, as patterns that do not match themselves.
+const FORBIDDEN: [&str; 2] = ["/(work|root)/", "[.][.]/shared"];
 
 /// Formatting, lints, documentation, self-containedness.
 pub(crate) fn run() -> Result<(), Failure> {
@@ -23,7 +23,7 @@ fn self_contained() -> Result<(), Failure> {
     let mut found = String::new();
     for pattern in FORBIDDEN {
         let output = Command::new("git")
-            .args(["grep", "-nIE", pattern, "--", ".", ":!xtask/src/checks.rs", ":!Cargo.lock"])
+            .args(["grep", "-nIE", pattern, "--", ".", ":!Cargo.lock"])
             .output()
             .map_err(|error| format!("git grep: {error}"))?;
         found.push_str(&String::from_utf8_lossy(&output.stdout));

@@ -23,6 +23,15 @@ pub struct BadQuantity {
     pub advice: &'static str,
 }
 
+/// A figure beyond this has exploded: losses and estimates are of scaled rewards and costs.
+const FIGURE_MAX: f64 = 1e12;
+
+/// Whether a figure is a number and has not run away.
+pub(crate) fn sound(figure: f64) -> bool {
+    // False for NaN.
+    figure.abs() <= FIGURE_MAX
+}
+
 /// One algorithm in training. A step allocates nothing.
 pub trait Learner: Send {
     /// One gradient step on one batch. Afterwards [`Learner::metrics`] holds the losses found on the way, before the

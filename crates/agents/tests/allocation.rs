@@ -1,7 +1,12 @@
-//! Nothing is allocated while acting or in the policy's loss.
+//! Nothing is allocated while acting, in the policy's loss, or in a step of training.
 
 use coptidice_agents::policy::{Acting, ActionBatch, Head, Normalizer, Policy, PolicyAbout, PolicyParts};
+use coptidice_agents::problem::Problem;
+use coptidice_agents::registry::ALGORITHMS;
+use coptidice_agents::sampler::Sampler;
+use coptidice_agents::{LogFacts, RawConfig};
 use coptidice_core::rng::stream;
+use coptidice_data::{ActionSpace, Schema, Step, StepAction, Transitions, TransitionsBuilder};
 use coptidice_nn::{Activation, BlockSpec, Network, NetworkSpec, Pool};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -102,5 +107,61 @@ fn the_loss_allocates_nothing() {
         let count = allocations(|| loss = head.weighted_nll(&outputs, actions, &weights, &mut d_out, &pool));
         assert_eq!(count, 0, "{head:?}");
         assert!(loss.is_finite() && loss != 0.0);
+    }
+}
+
+fn log(action: ActionSpace) -> Transitions {
+    let cost_names = vec!["cost".to_owned()];
+    let schema = Schema { observation_dim: 2, action: action.clone(), cost_names, propensity: false };
+    let mut builder = TransitionsBuilder::new(schema).unwrap();
+    for row in 0..200_u8 {
+        let x = f32::from(row % 17) / 17.0;
+        let pushed = [x];
+        builder
+            .push(&Step {
+                observation: &[x, 1.0 - x],
+                action: match action {
+                    ActionSpace::Continuous { .. } => StepAction::Continuous(&pushed),
+                    ActionSpace::Discrete { .. } => StepAction::Discrete(u32::from(row % 2)),
+                },
+                reward: x,
+                costs: &[1.0 - x],
+                next_observation: &[1.0 - x, x],
+                terminal: row % 20 == 19,
+                timeout: false,
+                propensity: None,
+            })
+            .unwrap();
+    }
+    builder.finish().unwrap()
+}
+
+/// The buffers stand after the first steps.
+#[test]
+fn a_step_of_any_algorithm_allocates_nothing() {
+    let pool = Pool::new(1).unwrap();
+    for entry in ALGORITHMS {
+        for action in [ActionSpace::Continuous { dim: 1 }, ActionSpace::discrete(2)] {
+            let data = log(action);
+            let text = format!(
+                "algo = \"{}\"\nbatch_size = 64\ngradient_penalty = {{ coefficient = 1.0, bound = 1e-3 }}\n\
+                 [[limits]]\nlimit = 0.1\nunit = \"step\"\n",
+                entry.name
+            );
+            let config = RawConfig::from_toml(&text).unwrap().validate(&LogFacts::of(&data)).unwrap();
+            let problem = Problem::new(&config, &data).unwrap();
+            let mut learner = (entry.build)(&problem).unwrap();
+            let mut sampler = Sampler::new(&problem);
+            let mut counted = 0;
+            for step in 0..6 {
+                let count = allocations(|| {
+                    learner.step(sampler.draw(step), &pool);
+                    assert!(learner.health().is_ok());
+                });
+                // The first steps let the matrix kernels set up their own storage.
+                counted += if step < 3 { 0 } else { count };
+            }
+            assert_eq!(counted, 0, "{}", entry.name);
+        }
     }
 }

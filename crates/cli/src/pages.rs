@@ -105,14 +105,7 @@ impl LogPicture {
     }
 
     fn problems(&self) -> Problems {
-        let status = |error| if error { Status::Bad } else { Status::Warning };
-        let one = |p: &ProblemPicture| Problem {
-            status: status(p.error),
-            code: p.code.clone(),
-            place: p.place.clone(),
-            message: p.message.clone(),
-        };
-        Problems(self.problems.iter().map(one).collect())
+        Problems(self.problems.iter().map(ProblemPicture::shown).collect())
     }
 }
 
@@ -127,6 +120,16 @@ impl ProblemPicture {
             code: problem.code.as_str().to_owned(),
             place,
             message: problem.message.clone(),
+        }
+    }
+
+    /// As the report crate draws it.
+    fn shown(&self) -> Problem {
+        Problem {
+            status: if self.error { Status::Bad } else { Status::Warning },
+            code: self.code.clone(),
+            place: self.place.clone(),
+            message: self.message.clone(),
         }
     }
 }

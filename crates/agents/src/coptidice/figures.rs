@@ -6,12 +6,9 @@ use super::learner::Constraint;
 use super::losses::{Bound, FlowLoss};
 use super::multipliers::Multipliers;
 use crate::extraction::Extractor;
-use crate::learner::BadQuantity;
+use crate::learner::{BadQuantity, sound};
 use crate::problem::{Problem, ValueScale};
 use crate::sampler::Batch;
-
-/// A loss beyond this has exploded, scaled reward per step.
-const LOSS_MAX: f64 = 1e12;
 
 /// `|nu|` beyond this many times the largest value that rewards and costs could add up to has run away.
 const NU_SLACK: f64 = 1e3;
@@ -56,7 +53,6 @@ impl Figures {
         cost_names: &[String],
     ) -> Result<(), BadQuantity> {
         let bad = |quantity: String, value, advice| Err(BadQuantity { quantity, value, advice });
-        let sound = |value: f64| value.abs() <= LOSS_MAX; // false for NaN
         let nu_max = NU_SLACK * scale.largest_value(&multipliers.lambda);
         if self.largest_nu.is_nan() || self.largest_nu > nu_max {
             return bad("nu".into(), self.largest_nu, "lower learning_rate, or scale the rewards");

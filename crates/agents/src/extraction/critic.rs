@@ -84,8 +84,8 @@ pub(super) struct Critics {
     chosen: Vec<f32>,
     /// `[B, N, 1 + K]`: values of the next states under each target.
     next: [Vec<f32>; 2],
-    /// `[B, N]`: probabilities of the next actions; all 1 for continuous ones.
-    next_probability: Vec<f32>,
+    /// `[B, N]`: probabilities of the actions chosen from; all 1 for continuous ones.
+    probability: Vec<f32>,
     /// `[B, 1 + K]`.
     wanted: Vec<f32>,
     /// `[B, 1 + K]`: the same by the first twin alone.
@@ -164,7 +164,7 @@ impl Critics {
             logged: vec![0.0; size * width],
             chosen: vec![0.0; size * width],
             next: [vec![0.0; size * count * values], vec![0.0; size * count * values]],
-            next_probability: vec![1.0; size * count],
+            probability: vec![1.0; size * count],
             wanted: vec![0.0; size * values],
             wanted_of_first: vec![0.0; size * values],
             said: vec![0.0; size * values],
@@ -210,22 +210,34 @@ impl Critics {
 
     /// Inputs at the policy's actions in the next states, noise added; for finitely many actions their probabilities.
     fn next_actions(&mut self, batch: &Batch, policy: &mut PolicyTrainer, pool: &Pool) {
-        let next_states = batch.next_states();
-        let outputs = policy.outputs(next_states, batch.size, pool);
+        let mut rng = stream(self.seed, "target action", batch.step);
+        let smoothing = self.config.smoothing;
+        self.choose(batch.next_states(), batch.size, policy, pool, |u| {
+            let noise: f32 = StandardNormal.sample(&mut rng);
+            u + smoothing * noise.clamp(-NOISE_CUT, NOISE_CUT)
+        });
+    }
+
+    /// Writes the first `rows` inputs at the policy's actions in `states`, `[rows, D]`, each mapped action changed by
+    /// `change`; for finitely many actions the states themselves, and the actions' probabilities.
+    fn choose(
+        &mut self,
+        states: &[f32],
+        rows: usize,
+        policy: &mut PolicyTrainer,
+        pool: &Pool,
+        change: impl FnMut(f32) -> f32,
+    ) {
+        let outputs = policy.outputs(states, rows, pool);
         match &self.space {
             Space::Continuous { middle, half } => {
-                let mut rng = stream(self.seed, "target action", batch.step);
-                let smoothing = self.config.smoothing;
-                join(&mut self.chosen, next_states, outputs, middle, half, |u| {
-                    let noise: f32 = StandardNormal.sample(&mut rng);
-                    u + smoothing * noise.clamp(-NOISE_CUT, NOISE_CUT)
-                });
+                let width = states.len() + rows * middle.len();
+                join(&mut self.chosen[..width], states, outputs, middle, half, change);
             }
             Space::Discrete { count } => {
-                self.chosen.copy_from_slice(next_states);
-                for (probabilities, logits) in
-                    self.next_probability.chunks_exact_mut(*count).zip(outputs.chunks_exact(*count))
-                {
+                self.chosen[..states.len()].copy_from_slice(states);
+                let rows = self.probability.chunks_exact_mut(*count).zip(outputs.chunks_exact(*count));
+                for (probabilities, logits) in rows {
                     softmax(logits, |a, p| probabilities[a] = p as f32);
                 }
             }
@@ -240,9 +252,7 @@ impl Critics {
             for j in 0..values {
                 let [one, other] = [0, 1].map(|i| {
                     (0..count)
-                        .map(|a| {
-                            self.next_probability[b * count + a] * self.next[i][(b * count + a) * values + j]
-                        })
+                        .map(|a| self.probability[b * count + a] * self.next[i][(b * count + a) * values + j])
                         .sum::<f32>()
                 });
                 let (now, then) = match j {
@@ -331,23 +341,12 @@ impl Critics {
         let width = self.chosen.len() / batch.size;
         let starts = batch.initial_states();
         let starts = &starts[..starts.len() / batch.size * rows];
-        let outputs = policy.outputs(starts, rows, pool);
-        let inputs = &mut self.chosen[..rows * width];
-        match &self.space {
-            Space::Continuous { middle, half } => join(inputs, starts, outputs, middle, half, |u| u),
-            Space::Discrete { count } => {
-                inputs.copy_from_slice(starts);
-                let rows = self.next_probability.chunks_exact_mut(*count).zip(outputs.chunks_exact(*count));
-                for (probabilities, logits) in rows {
-                    softmax(logits, |a, p| probabilities[a] = p as f32);
-                }
-            }
-        }
+        self.choose(starts, rows, policy, pool, |u| u);
         let TrainedNetwork { network, params, cache, .. } = &mut self.twins[0];
         let said = network.forward(params, &self.chosen[..rows * width], rows, cache, pool);
         for j in 0..values {
             let first: f64 = (0..rows * count)
-                .map(|n| f64::from(self.next_probability[n]) * f64::from(said[n * values + j]))
+                .map(|n| f64::from(self.probability[n]) * f64::from(said[n * values + j]))
                 .sum();
             let rest: f64 = w
                 .iter()

@@ -21,7 +21,7 @@ use coptidice_nn::Pool;
 
 use crate::TrainError;
 use crate::config::Extraction;
-use crate::learner::{BadQuantity, StateMut};
+use crate::learner::{BadQuantity, StateMut, sound};
 use crate::problem::Problem;
 use crate::sampler::Batch;
 
@@ -97,9 +97,7 @@ impl Extractor {
         let named = std::iter::once(("loss/policy", self.policy_loss))
             .chain(self.figure_names.iter().map(String::as_str).zip(self.figures().iter().copied()));
         for (name, value) in named {
-            // False for NaN.
-            let sound = value.abs() <= LOSS_MAX;
-            if !sound {
+            if !sound(value) {
                 let advice = "lower policy_learning_rate, or raise alpha";
                 return Err(BadQuantity { quantity: name.to_owned(), value, advice });
             }
@@ -126,6 +124,3 @@ impl Extractor {
         }
     }
 }
-
-/// A figure beyond this has exploded.
-const LOSS_MAX: f64 = 1e12;

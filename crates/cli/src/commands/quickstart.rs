@@ -29,23 +29,8 @@ const EVALUATED_EPISODES: usize = 50;
 /// What manifests call the simulated log; a run that says so was made here and may be replaced.
 const LOG_NAME: &str = "simulated hazard navigation";
 
-/// The settings of `experiments/hazard`: networks that are enough for four observations, little weight on staying near
-/// the log, and a critic to choose between the two ways round the hazard, whose average leads through it.
-const SETTINGS: &str = r#"
-alpha = 0.05
-epsilon = 0.2
-extraction = "critic_guided"
-
-[networks]
-value = [
-    { kind = "dense", width = 128, layer_norm = true, activation = "tanh" },
-    { kind = "dense", width = 128, layer_norm = false, activation = "elu" },
-]
-policy = [
-    { kind = "dense", width = 128, layer_norm = true, activation = "tanh" },
-    { kind = "dense", width = 128, layer_norm = false, activation = "relu" },
-]
-"#;
+/// The settings of `experiments/hazard`, over the defaults: little weight on staying near the log, much caution.
+const SETTINGS: &str = "alpha = 0.05\nepsilon = 0.2\n";
 
 /// Flags of `quickstart`.
 #[derive(Args)]

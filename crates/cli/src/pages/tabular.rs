@@ -2,7 +2,7 @@
 
 use coptidice_report::number::{count, significant};
 use coptidice_report::page::{
-    CostReading, Evidence, LimitReading, Problem, Problems, Report, Reproduce, Section, Verdict,
+    CostReading, Evidence, LimitReading, Problems, Report, Reproduce, Section, Verdict,
 };
 use coptidice_report::svg::{Bar, BarChart, Reference};
 use coptidice_report::table::{Cell, Column, Status, Table};
@@ -142,13 +142,7 @@ fn proof(result: &SolveResult) -> Section {
 }
 
 fn problems(log: &FiniteLog) -> Problems {
-    let one = |p: &coptidice_data::Problem| Problem {
-        status: if p.is_error() { Status::Bad } else { Status::Warning },
-        code: p.code.as_str().to_owned(),
-        place: p.column.clone().unwrap_or_default(),
-        message: p.message.clone(),
-    };
-    Problems(log.problems().iter().map(one).collect())
+    Problems(log.problems().iter().map(|problem| super::ProblemPicture::of(problem).shown()).collect())
 }
 
 fn facts(result: &SolveResult) -> Vec<(String, String)> {

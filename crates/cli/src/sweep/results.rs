@@ -111,17 +111,14 @@ fn spread(values: impl Iterator<Item = f64>) -> Option<Spread> {
 
 /// What the log itself earned and cost.
 fn describe(data: &Transitions, limit: f64) -> String {
-    let mut returns = Vec::new();
-    let (mut safe, mut best_safe, mut cost_sum) = (0_usize, f64::NEG_INFINITY, 0.0);
-    for episode in data.episodes() {
-        let earned: f64 = episode.rows().map(|i| f64::from(data.reward(i))).sum();
-        let cost: f64 = episode.rows().map(|i| data.costs(i).first().map_or(0.0, |&c| f64::from(c))).sum();
-        cost_sum += cost;
+    let returns = data.episode_totals(|i| data.reward(i));
+    let costs = data.episode_totals(|i| data.costs(i).first().copied().unwrap_or(0.0));
+    let (mut safe, mut best_safe) = (0_usize, f64::NEG_INFINITY);
+    for ((episode, &cost), &earned) in data.episodes().iter().zip(&costs).zip(&returns) {
         if cost / episode.len as f64 <= limit {
             safe += 1;
             best_safe = best_safe.max(earned);
         }
-        returns.push(earned);
     }
     let episodes = returns.len() as f64;
     format!(
@@ -129,7 +126,7 @@ fn describe(data: &Transitions, limit: f64) -> String {
         returns.len(),
         100.0 * safe as f64 / episodes,
         returns.iter().sum::<f64>() / episodes,
-        cost_sum / data.len() as f64,
+        costs.iter().sum::<f64>() / data.len() as f64,
         best_safe
     )
 }

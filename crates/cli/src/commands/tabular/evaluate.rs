@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::logs::{Columns, FiniteLog};
 use super::result::in_unit;
-use super::solve::parse_gamma;
+use super::solve::{parse_gamma, parse_number};
 use crate::failure::{Done, Failure};
 use crate::finite_policy::{FinitePolicy, numbered};
 use crate::limits::LimitFlags;
@@ -50,10 +50,7 @@ pub(crate) struct Evaluate {
 }
 
 fn parse_confidence(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(confidence) if confidence > 0.0 && confidence < 1.0 => Ok(confidence),
-        _ => Err("give a number between 0 and 1, both excluded".to_owned()),
-    }
+    parse_number(text, |p| p > 0.0 && p < 1.0, "a number between 0 and 1, both excluded")
 }
 
 impl Evaluate {

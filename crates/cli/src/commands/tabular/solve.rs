@@ -135,31 +135,27 @@ impl Algo {
     }
 }
 
-/// A discount.
-pub(super) fn parse_gamma(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(gamma) if gamma > 0.0 && gamma <= 1.0 => Ok(gamma),
-        _ => Err("give a number above 0 and at most 1".to_owned()),
-    }
+/// A number that `fits`; `wanted` says which do.
+pub(super) fn parse_number(text: &str, fits: impl Fn(f64) -> bool, wanted: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|&value| fits(value)).ok_or_else(|| format!("give {wanted}"))
 }
 
-pub(super) fn parse_positive(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(value) if value > 0.0 && value.is_finite() => Ok(value),
-        _ => Err("give a positive number".to_owned()),
-    }
+/// A discount.
+pub(super) fn parse_gamma(text: &str) -> Result<f64, String> {
+    parse_number(text, |gamma| gamma > 0.0 && gamma <= 1.0, "a number above 0 and at most 1")
+}
+
+fn parse_positive(text: &str) -> Result<f64, String> {
+    parse_number(text, |value| value > 0.0 && value.is_finite(), "a positive number")
+}
+
+fn parse_nonnegative(text: &str) -> Result<f64, String> {
+    parse_number(text, |value| value >= 0.0 && value.is_finite(), "a number >= 0")
 }
 
 fn parse_divergence(text: &str) -> Result<Divergence, String> {
     let found = Divergence::ALL.into_iter().find(|d| d.name() == text);
     found.ok_or_else(|| format!("use one of {}", Divergence::ALL.map(Divergence::name).join(", ")))
-}
-
-fn parse_nonnegative(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(value) if value >= 0.0 && value.is_finite() => Ok(value),
-        _ => Err("give a number >= 0".to_owned()),
-    }
 }
 
 impl Solve {
