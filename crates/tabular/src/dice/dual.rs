@@ -18,7 +18,8 @@
 //!   fails at small `α`. Here the pair with the largest `e` of every state always counts as active. Its rows are
 //!   those of `I − γP` for a policy, so that the matrix is positive definite. The direction stays a descent
 //!   direction, and it is the exact Newton direction wherever the flow is already right: the added rows belong to
-//!   states without flow, whose `ν` can follow at no cost.
+//!   states without flow, whose `ν` can follow at no cost. Where flow is missing, the pair's curvature is that of the
+//!   secant to the point where it takes up the flow, which may lie far beyond its kink.
 //! * It starts from the values of the best policy, where `e ≤ 0` with equality for one pair of each state.
 //! * The line search is exact: along a line the derivative of `L` costs one pass over the pairs.
 //!
@@ -37,6 +38,9 @@ use crate::policy_iteration::PolicySearch;
 /// Curvature below which the leading pair of a state is not let fall, relative to `d/α`, where `w` is exponential:
 /// keeps underflowing rows factorable without slowing Newton steps at states that matter.
 const EXPONENTIAL_FLOOR: f64 = 1e-14;
+
+/// Least curvature of a secant, relative to that of an active pair.
+const SHALLOWEST_SECANT: f64 = 1e-8;
 
 /// Relative increase of the diagonal of the border's corner.
 const CORNER_LIFT: f64 = 1e-9;
@@ -290,8 +294,26 @@ impl Dual {
                     leading = p;
                 }
             }
-            self.kappa[leading] = self.kappa[leading].max(floor * self.r.data[leading] / self.alpha);
+            let least = floor * self.r.data[leading] / self.alpha;
+            if self.kappa[leading] < least {
+                self.kappa[leading] = self.secant(s, leading, least);
+            }
         }
+    }
+
+    /// Curvature given to a leading pair that is not active, at most `active`, that of an active one.
+    ///
+    /// Where flow is missing on the way out of the state, its `e` has to climb to the kink before the pair takes any
+    /// up. A step with the curvature beyond the kink is too short by that climb, for ever where the data have much of
+    /// the pair; the secant to where the pair takes up all the flow is not.
+    fn secant(&self, state: usize, leading: usize, active: f64) -> f64 {
+        let climb = -1.0 - self.e[leading] / self.alpha;
+        let missing = self.flow[state];
+        if self.divergence != Divergence::Chi2 || climb <= 0.0 || missing <= 0.0 {
+            return active;
+        }
+        let taken_up = missing / (active * self.alpha);
+        active * (taken_up / (climb + taken_up)).max(SHALLOWEST_SECANT)
     }
 
     /// Assembles and factorises the normal matrix of the current curvatures.

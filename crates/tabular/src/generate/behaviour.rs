@@ -310,6 +310,14 @@ mod tests {
         assert!((dot(&e.occupancy, m.reward()) - e.reward).abs() < 1e-14);
     }
 
+    /// Here a state that the softmax hardly visits needs 1500 times its floor: `e` has far to climb.
+    #[test]
+    fn far_multipliers_are_reached() {
+        let m = RandomCmdpConfig::default().draw(0, 6964).unwrap().cmdp;
+        let built = BehaviourBuilder::new(50).build(&m, BehaviourConfig::with_limit(0.11)).unwrap();
+        assert!((built.cost - 0.11).abs() < 1e-6, "{}", built.cost);
+    }
+
     #[test]
     fn impossible_behaviours_are_refused() {
         let m = RandomCmdpConfig::default().draw(31, 0).unwrap().cmdp;
