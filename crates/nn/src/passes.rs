@@ -108,7 +108,7 @@ pub(crate) fn backward(
         sums.clear();
         let d = &mut adjoint.linear[..len];
         if index == last {
-            d.copy_from_slice(d_out);
+            kernels::copy_settled(d, d_out);
         }
         if keep {
             d_output[..len].copy_from_slice(d);
