@@ -17,7 +17,8 @@ const MOST_ROWS: usize = 1 << 20;
 /// Expectations under the learned occupancy, in the log's units.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimates {
-    /// `w` of the visited rows, in the order of the log.
+    /// `w` of the visited rows, in the order of the log; NaN for rows that training leaves out, which the means below
+    /// do not count.
     pub weights: Vec<f32>,
     /// The log's rows are visited at this stride.
     pub stride: usize,
@@ -46,9 +47,10 @@ pub(crate) fn estimate(problem: &Problem<'_>, learner: &mut dyn Learner, pool: &
     let (data, size) = (problem.data, problem.config.batch_size);
     let stride = data.len().div_ceil(MOST_ROWS);
     let rows: Vec<usize> = (0..data.len()).step_by(stride).collect();
+    let known: Vec<usize> = rows.iter().copied().filter(|&row| problem.rows.contains(row)).collect();
     let mut sampler = Sampler::new(problem);
-    let mut weights = Vec::with_capacity(rows.len());
-    for (position, chunk) in rows.chunks(size).enumerate() {
+    let mut found = Vec::with_capacity(known.len());
+    for (position, chunk) in known.chunks(size).enumerate() {
         let mut rng = stream(problem.config.seed, "estimate", position as u64);
         // A short last chunk is filled up with its first row, and the filling thrown away.
         let batch = sampler.gather(|b| {
@@ -56,11 +58,11 @@ pub(crate) fn estimate(problem: &Problem<'_>, learner: &mut dyn Learner, pool: &
             (*chunk.get(b).unwrap_or(&chunk[0]), [start(), start()], 0.5)
         });
         let ratios = pool.install(|| learner.occupancy_ratios(batch, pool).map(<[f32]>::to_vec))?;
-        weights.extend_from_slice(&ratios[..chunk.len()]);
+        found.extend_from_slice(&ratios[..chunk.len()]);
     }
     let mean = |value: &dyn Fn(usize) -> f64| {
-        let terms = weights.iter().zip(&rows).map(|(&w, &row)| f64::from(w) * value(row));
-        terms.sum::<f64>() / rows.len() as f64
+        let terms = found.iter().zip(&known).map(|(&w, &row)| f64::from(w) * value(row));
+        terms.sum::<f64>() / known.len() as f64
     };
     let ends =
         (problem.config.gamma == 1.0).then(|| mean(&|row| f64::from(u8::from(data.ends_episode(row)))));
@@ -69,11 +71,15 @@ pub(crate) fn estimate(problem: &Problem<'_>, learner: &mut dyn Learner, pool: &
         let per_episode = ends.filter(|&ends| ends > 0.0).map(|ends| per_step / ends);
         CostEstimate { name: cost.name.clone(), per_step, per_episode }
     });
+    let mut in_order = found.iter().copied();
+    let weight = |&row: &usize| {
+        if problem.rows.contains(row) { in_order.next().unwrap_or(f32::NAN) } else { f32::NAN }
+    };
     Some(Estimates {
+        weights: rows.iter().map(weight).collect(),
         stride,
         mean_weight: mean(&|_| 1.0),
         reward: mean(&|row| f64::from(data.reward(row))),
         costs: costs.collect(),
-        weights,
     })
 }

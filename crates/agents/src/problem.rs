@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | inside an episode | `s'` is the logged next state | the same |
 //! | terminal | nothing follows: `s'` counts 0 | `s'` is a fresh initial state |
-//! | time-out, or the log was cut there | `s'` is the logged next state: only the recording ended | `s'` is a fresh initial state |
+//! | time-out, or the log was cut there | `s'` is the logged next state: only the recording ended; the row is left out where none was recorded | `s'` is a fresh initial state |
 //!
 //! Initial states are the first observations of the episodes, drawn independently of the transition.
 //!
@@ -18,6 +18,56 @@ use coptidice_data::{Actions, EpisodeEnd, Transitions};
 
 use crate::config::{ConfigError, LogFacts, RewardScale, ScaleRule, TrainConfig};
 use crate::policy::Normalizer;
+use crate::registry::Algorithm;
+
+/// The rows that training draws from: all of the log, less those whose `s'` is needed and was not recorded
+/// ([`Transitions::next_unknown`]). In the restart chain the step after a last step is a fresh episode's first, and
+/// behaviour cloning looks at no `s'`: there nothing is left out.
+#[derive(Clone, Debug)]
+pub struct TrainingRows<'a> {
+    logged: usize,
+    left_out: &'a [usize],
+}
+
+impl<'a> TrainingRows<'a> {
+    fn of(config: &TrainConfig, data: &'a Transitions) -> Self {
+        let bootstraps = config.gamma < 1.0 && config.algo != Algorithm::Bc;
+        TrainingRows { logged: data.len(), left_out: if bootstraps { data.next_unknown() } else { &[] } }
+    }
+
+    /// Number of rows.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.logged - self.left_out.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The log's row that is the `k`-th here, `k` below [`TrainingRows::len`].
+    #[must_use]
+    pub fn row(&self, k: usize) -> usize {
+        if self.left_out.is_empty() {
+            return k;
+        }
+        // Of the rows left out, the `j`-th (from 0) stands before the `k`-th kept one where `left_out[j] - j <= k`.
+        let (mut low, mut high) = (0, self.left_out.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.left_out[middle] - middle <= k { low = middle + 1 } else { high = middle }
+        }
+        k + low
+    }
+
+    /// Whether the log's row `row` is among them.
+    #[must_use]
+    pub fn contains(&self, row: usize) -> bool {
+        self.left_out.binary_search(&row).is_err()
+    }
+}
 
 /// A cost as it enters training.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +98,8 @@ pub struct Problem<'a> {
     pub config: &'a TrainConfig,
     /// The log.
     pub data: &'a Transitions,
+    /// Its rows that training draws from.
+    pub rows: TrainingRows<'a>,
     /// Normalisation of observations; the identity where it is switched off.
     pub normalizer: Normalizer,
     /// Factor of the rewards.
@@ -93,6 +145,11 @@ pub enum ProblemError {
     /// The log holds no transition.
     #[error("the log holds no transition")]
     Empty,
+    /// No row has the next state that training needs.
+    #[error(
+        "no step of the log has a recorded next state, which gamma below 1 needs; record next states, or set gamma = 1"
+    )]
+    NoNextState,
 }
 
 impl<'a> Problem<'a> {
@@ -106,6 +163,10 @@ impl<'a> Problem<'a> {
             return Err(ProblemError::Empty.into());
         }
         check_finite(data)?;
+        let rows = TrainingRows::of(config, data);
+        if rows.is_empty() {
+            return Err(ProblemError::NoNextState.into());
+        }
         let facts = LogFacts::of(data);
         let costs = constrained_costs(config, data, &facts)?;
         let normalizer = if config.normalize_observations {
@@ -137,8 +198,9 @@ impl<'a> Problem<'a> {
             costs,
             mean_reward: mean * reward_scale,
             mean_costs,
-            mean_loss: mean_loss(config.gamma, data),
+            mean_loss: mean_loss(config.gamma, data, &rows),
             value_scale,
+            rows,
         })
     }
 
@@ -205,12 +267,12 @@ fn mean_cost(cost: &ConstrainedCost, data: &Transitions) -> f64 {
 }
 
 /// See [`Problem::mean_loss`].
-fn mean_loss(gamma: f64, data: &Transitions) -> f64 {
+fn mean_loss(gamma: f64, data: &Transitions, rows: &TrainingRows<'_>) -> f64 {
     if gamma == 1.0 {
         return 0.0;
     }
     let ends = data.episodes().iter().filter(|episode| episode.end == EpisodeEnd::Terminal).count() as f64;
-    1.0 - gamma * (1.0 - ends / data.len() as f64)
+    1.0 - gamma * (1.0 - ends / rows.len() as f64)
 }
 
 fn mean_steps(facts: &LogFacts) -> f64 {
@@ -239,7 +301,7 @@ fn check_finite(data: &Transitions) -> Result<(), ProblemError> {
             other => other,
         };
         first_bad("cost", data.costs(row), 1).map_err(within)?;
-        if !data.terminal(row) {
+        if !data.terminal(row) && data.next_unknown().binary_search(&row).is_err() {
             first_bad("next observation", data.next_observation(row), 1).map_err(within)?;
         }
     }

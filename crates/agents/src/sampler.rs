@@ -111,12 +111,12 @@ impl<'a> Sampler<'a> {
 
     /// The batch of gradient step `step`.
     pub fn draw(&mut self, step: u64) -> &Batch {
-        let data = self.problem.data;
+        let (data, rows) = (self.problem.data, &self.problem.rows);
         let mut rng = stream(self.problem.config.seed, "batch", step);
         self.batch.step = step;
         // All four are drawn for every sample, so that no sample's draws depend on another's contents.
         self.gather(|_| {
-            let row = rng.random_range(0..data.len());
+            let row = rows.row(rng.random_range(0..rows.len()));
             let starts = [0; 2].map(|_| rng.random_range(0..data.episodes().len()));
             (row, starts, rng.random())
         })
@@ -151,8 +151,9 @@ impl<'a> Sampler<'a> {
         }
         let ends = !undiscounted && data.terminal(row);
         batch.discounts[b] = if ends { 0.0 } else { batch.gamma as f32 };
-        if ends {
-            // What was recorded after a terminal has no meaning and might not even be finite.
+        if ends || !undiscounted && last && !batch.states[(size + b) * dim].is_finite() {
+            // What was recorded after a terminal has no meaning and might not even be finite; of other rows that lead
+            // nobody knows where, only what looks at no next state draws batches.
             batch.states[(size + b) * dim..(size + b + 1) * dim].fill(0.0);
         }
         batch.rewards[b] = (f64::from(data.reward(row)) * self.problem.reward_scale) as f32;
@@ -167,5 +168,68 @@ impl<'a> Sampler<'a> {
             let action = data.continuous_action(row);
             batch.actions[b * action.len()..(b + 1) * action.len()].copy_from_slice(action);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::ProblemError;
+    use crate::testing::{config, random_log};
+    use coptidice_data::{ActionSpace, Step, Transitions, TransitionsBuilder};
+
+    /// `data` without what its stopped episodes led to.
+    fn without_last_states(data: &Transitions) -> Transitions {
+        let mut builder = TransitionsBuilder::new(data.schema()).expect("the schema of a log");
+        let blank = vec![f32::NAN; data.observation_dim()];
+        for row in 0..data.len() {
+            let step = data.step(row);
+            let unknown = data.ends_episode(row) && !step.terminal;
+            let next_observation = if unknown { &blank } else { step.next_observation };
+            builder.push(&Step { next_observation, ..step }).expect("a row of the log");
+        }
+        builder.finish().expect("a log with rows")
+    }
+
+    /// Rows drawn over 200 batches, told by their rewards; every `s'` that counts is finite.
+    fn drawn(data: &Transitions, toml: &str) -> Vec<bool> {
+        let config = config(data, &format!("{toml}reward_scale = \"none\"\nbatch_size = 64\n"));
+        let problem = Problem::new(&config, data).expect("a sound log");
+        let mut sampler = Sampler::new(&problem);
+        let mut seen = vec![false; data.len()];
+        for step in 0..200 {
+            let batch = sampler.draw(step);
+            assert!(batch.states.iter().all(|value| value.is_finite()));
+            for &reward in &batch.rewards {
+                seen[data.rewards().iter().position(|&r| r == reward).expect("a logged reward")] = true;
+            }
+        }
+        seen
+    }
+
+    #[test]
+    fn rows_that_lead_nobody_knows_where_are_drawn_only_where_that_does_not_matter() {
+        let whole = random_log(2, ActionSpace::Continuous { dim: 1 }, 6, 5);
+        let data = without_last_states(&whole);
+        assert_eq!(
+            data.next_unknown(),
+            [9, 14, 24, 29],
+            "episodes 0 and 3 end in terminals, the last is cut"
+        );
+        let seen = drawn(&data, "gamma = 0.9\n");
+        for (row, seen) in seen.into_iter().enumerate() {
+            assert_eq!(seen, !data.next_unknown().contains(&row), "row {row}");
+        }
+        assert!(drawn(&data, "gamma = 1.0\n").into_iter().all(|seen| seen), "a fresh episode follows");
+        assert!(drawn(&data, "algo = \"bc\"\n").into_iter().all(|seen| seen), "no next state is looked at");
+    }
+
+    #[test]
+    fn a_log_of_single_steps_that_lead_nowhere_is_refused_only_where_they_are_needed() {
+        let data = without_last_states(&random_log(2, ActionSpace::discrete(2), 1, 1));
+        let refused = config(&data, "gamma = 0.9\n");
+        let found = Problem::new(&refused, &data);
+        assert!(matches!(found, Err(crate::TrainError::Problem(ProblemError::NoNextState))), "{found:?}");
+        assert!(Problem::new(&config(&data, "gamma = 1.0\n"), &data).is_ok());
     }
 }

@@ -217,7 +217,8 @@ pub(crate) fn write_estimates(run: &RunDirectory, estimates: &Estimates) -> Resu
 fn read_weights(run: &RunDirectory) -> Result<Vec<f64>, Failure> {
     let weights: ndarray::Array1<f32> =
         ndarray_npy::read_npy(run.weights()).map_err(|error| Failure::input(&error))?;
-    Ok(weights.iter().map(|&w| f64::from(w)).collect())
+    // Rows that training left out have none.
+    Ok(weights.iter().filter(|w| !w.is_nan()).map(|&w| f64::from(w)).collect())
 }
 
 fn file_name(path: &str) -> &str {

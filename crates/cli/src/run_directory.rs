@@ -103,7 +103,7 @@ impl RunDirectory {
         self.root.join("estimates.json")
     }
 
-    /// Occupancy ratios of the log's rows, `[N]` f32.
+    /// Occupancy ratios of the log's rows, `[N]` f32; NaN in rows that training leaves out.
     pub(crate) fn weights(&self) -> PathBuf {
         self.root.join("occupancy_ratios.npy")
     }

@@ -77,8 +77,8 @@ fn inspection_has_the_promised_keys() {
     let directory = tempfile::tempdir().unwrap();
     let log = write_log(directory.path());
     let found = json(&coptidice(&["data", "inspect", text(&log), "--json"]));
-    // Without next states, the last of an episode's 30 steps shows only where it ended.
-    assert_eq!(found["transitions"], 20 * 29);
+    // Without next states nobody knows what the last of an episode's 30 steps led to; it counts all the same.
+    assert_eq!(found["transitions"], 20 * 30);
     assert_eq!(found["episodes"], 20);
     assert_eq!(found["observation_dim"], 4);
     assert_eq!(found["action"], serde_json::json!({ "kind": "continuous", "dim": 2 }));
@@ -87,7 +87,30 @@ fn inspection_has_the_promised_keys() {
         assert!(found["costs"][0][key].is_f64() && found["reward"][key].is_f64(), "{key}");
     }
     let problems = found["problems"].as_array().expect("a list");
-    assert!(problems.iter().any(|problem| problem["code"] == "last-step-dropped"), "{problems:?}");
+    assert!(problems.iter().any(|problem| problem["code"] == "next-state-unknown"), "{problems:?}");
+}
+
+/// What was done in the last step of an episode is paid for, whatever it led to.
+#[test]
+fn a_limit_per_episode_is_one_on_all_logged_steps() {
+    let directory = tempfile::tempdir().unwrap();
+    let (log, converted) = (write_log(directory.path()), directory.path().join("log.parquet"));
+    let wrote = coptidice(&["data", "convert", text(&log), "--to", text(&converted)]);
+    assert!(wrote.status.success(), "{}", String::from_utf8_lossy(&wrote.stderr));
+    for (name, file) in [("plain", &log), ("converted", &converted)] {
+        let run = directory.path().join(name);
+        let mut arguments =
+            vec!["train", text(file), "--limit", "3", "--limit-unit", "episode", "--out", text(&run)];
+        arguments.extend(["--steps", "2"]);
+        arguments.extend(SMALL);
+        let output = coptidice(&arguments);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(stdout(&output).contains("0.1 per step = 3 per episode"), "{}", stdout(&output));
+        let weights: ndarray::Array1<f32> =
+            ndarray_npy::read_npy(run.join("occupancy_ratios.npy")).expect("a ratio for each row");
+        let unlearned = weights.iter().enumerate().filter(|(_, w)| w.is_nan()).map(|(row, _)| row);
+        assert_eq!(unlearned.collect::<Vec<_>>(), (0..20).map(|e| 30 * e + 29).collect::<Vec<_>>());
+    }
 }
 
 #[test]

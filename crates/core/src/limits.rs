@@ -50,6 +50,18 @@ pub enum EpisodeHorizon {
 }
 
 impl EpisodeHorizon {
+    /// The horizon that logged lengths (steps) show: fixed where all are equal. Of no length it is 0, which no limit
+    /// per episode takes.
+    #[must_use]
+    pub fn of_lengths(lengths: &[usize]) -> Self {
+        let mean = lengths.iter().sum::<usize>() as f64 / lengths.len().max(1) as f64;
+        if lengths.windows(2).all(|pair| pair[0] == pair[1]) {
+            EpisodeHorizon::Fixed(mean)
+        } else {
+            EpisodeHorizon::Varying { logged_mean: mean }
+        }
+    }
+
     /// The (mean) number of steps of an episode.
     #[must_use]
     pub fn mean_steps(self) -> f64 {

@@ -25,7 +25,7 @@ impl RowIndex for u32 {
 pub struct Batch {
     /// `[B, D]`.
     pub observations: Vec<f32>,
-    /// `[B, D]`.
+    /// `[B, D]`; NaN in rows of [`Transitions::next_unknown`].
     pub next_observations: Vec<f32>,
     /// `[B, A]`; empty for discrete actions.
     pub actions: Vec<f32>,

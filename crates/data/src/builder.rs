@@ -62,7 +62,7 @@ pub struct Step<'a> {
     pub reward: f32,
     /// `[K]`.
     pub costs: &'a [f32],
-    /// `s'`, `[D]`.
+    /// `s'`, `[D]`; NaN in every component where an episode was stopped and it was not recorded.
     pub next_observation: &'a [f32],
     /// The process ended.
     pub terminal: bool,
@@ -276,8 +276,10 @@ impl TransitionsBuilder {
             timeouts: Column::from(self.timeouts),
             propensities: self.schema.propensity.then(|| Column::from(self.propensities)),
             episodes: self.episodes,
+            next_unknown: Vec::new(),
             fingerprint: OnceLock::new(),
-        })
+        }
+        .with_unknown_found())
     }
 
     fn check(&self, step: &Step<'_>) -> Result<(), BuildError> {

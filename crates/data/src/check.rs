@@ -6,7 +6,7 @@ use crate::error::DataError;
 use crate::next::NextObservations;
 use crate::problem::{Problem, ProblemCode, Tally};
 use crate::read::{Log, ReadOptions, read};
-use crate::transitions::{Actions, Transitions};
+use crate::transitions::{Actions, Transitions, is_blank};
 
 /// What counts as a fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -253,7 +253,12 @@ impl Checker<'_> {
     fn next_observations(&mut self, scans: &mut [Scan]) {
         let limit = self.options.max_magnitude;
         let dim = self.log.observation_dim;
+        let log = self.log;
         let mut check = |row: usize, values: &[f32]| {
+            // Where an episode ends, nothing need have been recorded; the reader says what follows from that.
+            if is_blank(values) && log.ends_episode(row) {
+                return;
+            }
             let mut sound = true;
             for (scan, &value) in scans.iter_mut().zip(values) {
                 sound &= scan.add(row, value, limit);
@@ -262,7 +267,7 @@ impl Checker<'_> {
                 self.faulty.push(row);
             }
         };
-        match &self.log.next {
+        match &log.next {
             NextObservations::Full(values) => {
                 values.chunks_exact(dim).enumerate().for_each(|(row, values)| check(row, values));
             }

@@ -8,7 +8,7 @@
 //! | column | shape | type | meaning |
 //! |---|---|---|---|
 //! | observation | `[N, D]` | f32 | `s`, before the action |
-//! | next observation | `[N, D]` | f32 | `s'`, after the action; stored only where it is not the next row's observation |
+//! | next observation | `[N, D]` | f32 | `s'`, after the action; stored only where it is not the next row's observation; NaN where an episode was stopped and it was not recorded |
 //! | action | `[N, A]` f32 or `[N]` u32 | | continuous vector, or an id in `0..count` with its original label |
 //! | reward | `[N]` | f32 | |
 //! | costs | `[N, K]` | f32 | `K ≥ 0` named costs |

@@ -60,7 +60,9 @@ codes! {
     TerminalAndTimeout = "terminal-and-timeout", Warning;
     /// Rows follow a terminal inside one episode.
     RowAfterTerminal = "row-after-terminal", Error;
-    /// The last step of an episode has no next observation and was left out.
+    /// Nothing is recorded of what the last step of an episode that was stopped led to.
+    NextStateUnknown = "next-state-unknown", Warning;
+    /// The last step of an episode has no next state and was left out.
     LastStepDropped = "last-step-dropped", Warning;
     /// An episode holds as many observations as actions.
     ObservationsShort = "observations-short", Error;

@@ -102,8 +102,7 @@ fn done_about(code: ProblemCode) -> Option<&'static str> {
             Some("a time-out was set in the last row, where the recording stopped")
         }
         ProblemCode::TerminalAndTimeout => Some("the time-out flag was removed from terminal rows"),
-        ProblemCode::LastStepDropped => Some("last steps without a next observation were left out"),
-        ProblemCode::ObservationsShort => Some("last steps without a next observation were left out"),
+        ProblemCode::ObservationsShort => Some("the missing last observations were marked as not recorded"),
         ProblemCode::StepsDuplicated => Some("repetitions of identical rows were left out"),
         ProblemCode::StepsUnsorted => Some("the rows of each episode were sorted by step"),
         ProblemCode::EpisodesInterleaved => Some("the rows of each episode were brought together"),

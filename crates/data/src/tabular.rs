@@ -37,6 +37,9 @@ pub struct TabularColumns {
 pub struct TabularLog {
     /// The episodes; together they cover every row once.
     pub episodes: Vec<Episode>,
+    /// Steps of every episode of the source, a last step that had to be left out included: what a limit per episode
+    /// refers to.
+    pub logged_steps: Vec<usize>,
     /// `[N]`, positions in `state_labels`.
     pub state: Vec<u32>,
     /// `[N]`, positions in `action_labels`.
@@ -325,12 +328,14 @@ impl RawRows {
         let rows = self.reward.len();
         let mut kept: Vec<usize> = Vec::with_capacity(rows);
         let mut episodes = Vec::with_capacity(starts.len());
+        let mut logged_steps = Vec::with_capacity(starts.len());
         let mut dropped = Tally::default();
         for (index, &start) in starts.iter().enumerate() {
             let end = starts.get(index + 1).copied().unwrap_or(rows);
             let ended = self.terminal(end - 1);
             // Without a next-state column nothing says where the last step of an unfinished episode led.
             let complete = if ended || self.has_next { end } else { end - 1 };
+            logged_steps.push(end - start);
             if complete < end {
                 dropped.add(complete);
             }
@@ -347,7 +352,8 @@ impl RawRows {
         if let Some(row) = dropped.found() {
             let message = format!(
                 "{} episodes do not end in a terminal and there is no next-state column: their last step, whose \
-                 outcome is unknown, is left out with its reward and cost",
+                 outcome is unknown, is left out of the estimated process with its reward and cost; the episodes' \
+                 lengths, by which limits per episode are converted, count it",
                 dropped.count
             );
             problems.push(Problem::new(ProblemCode::LastStepDropped, message).row(row));
@@ -370,6 +376,7 @@ impl RawRows {
             next_state: kept.iter().map(|&row| next_state(row)).collect(),
             terminal: kept.iter().map(|&row| self.terminal(row)).collect(),
             episodes,
+            logged_steps,
             state_labels: self.states.labels,
             action_labels: self.action.labels,
             problems,

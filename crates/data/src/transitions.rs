@@ -99,6 +99,8 @@ pub struct Transitions {
     pub(crate) timeouts: Column<u8>,
     pub(crate) propensities: Option<Column<f32>>,
     pub(crate) episodes: Vec<Episode>,
+    /// See [`Transitions::next_unknown`].
+    pub(crate) next_unknown: Vec<usize>,
     pub(crate) fingerprint: OnceLock<Fingerprint>,
 }
 
@@ -159,7 +161,8 @@ impl Transitions {
 
     /// Next observation `s'` of row `i`, `[D]`.
     ///
-    /// After a terminal it is what the source recorded, and has no meaning for values: bootstrapping stops.
+    /// After a terminal it is what the source recorded, and has no meaning for values: bootstrapping stops. NaN in
+    /// every component where nothing was recorded ([`Transitions::next_unknown`]).
     #[must_use]
     pub fn next_observation(&self, i: usize) -> &[f32] {
         match &self.next {
@@ -168,6 +171,21 @@ impl Transitions {
                 exceptions.next(&self.observations, self.observation_dim, i)
             }
         }
+    }
+
+    /// Rows that lead nobody knows where, ascending: an episode was stopped there, and what was observed afterwards
+    /// was not recorded. They count in every length and total; what bootstraps from `s'` must leave them out.
+    #[must_use]
+    pub fn next_unknown(&self) -> &[usize] {
+        &self.next_unknown
+    }
+
+    /// This log with [`Transitions::next_unknown`] found.
+    pub(crate) fn with_unknown_found(mut self) -> Self {
+        let stopped = self.episodes.iter().filter(|episode| episode.end != EpisodeEnd::Terminal);
+        self.next_unknown =
+            stopped.map(Episode::last).filter(|&row| is_blank(self.next_observation(row))).collect();
+        self
     }
 
     /// All observations, `[N, D]`.
@@ -285,6 +303,11 @@ impl Transitions {
             + 4 * propensities
             + 2 * self.len()
     }
+}
+
+/// Whether an observation says nothing: how an `s'` that was not recorded is stored in every format.
+pub(crate) fn is_blank(observation: &[f32]) -> bool {
+    observation.iter().all(|value| value.is_nan())
 }
 
 /// Row `i` of a row-major `[_, width]` array.

@@ -30,19 +30,22 @@ fn expected(cost: bool, propensity: Option<f32>) -> Transitions {
     };
     let mut builder = TransitionsBuilder::new(schema).unwrap();
     for (episode, (length, terminal)) in EPISODES.into_iter().enumerate() {
-        // Without recorded next observations the last step of a stopped episode cannot be used.
-        let usable = if cost || terminal { length } else { length - 1 };
-        for step in 0..usable {
+        for step in 0..length {
             let (e, t) = (episode as f32, step as f32);
-            let last = step + 1 == usable;
-            let next = if cost || !(last && terminal) { step + 1 } else { step };
+            let last = step + 1 == length;
+            // Without recorded next observations nobody knows what the last step of a stopped episode led to.
+            let next = match (cost || !last, terminal) {
+                (true, _) => observation(episode, step + 1),
+                (false, true) => observation(episode, step),
+                (false, false) => [f32::NAN; 3],
+            };
             builder
                 .push(&Step {
                     observation: &observation(episode, step),
                     action: StepAction::Continuous(&[0.5 * t - e, 0.5 * t - e + 0.125]),
                     reward: 0.5 * t - e,
                     costs: if cost { &[[0.0], [1.0]][(step + episode) % 2] } else { &[] },
-                    next_observation: &observation(episode, next),
+                    next_observation: &next,
                     terminal: last && terminal,
                     timeout: last && !terminal,
                     propensity,
@@ -90,16 +93,17 @@ fn every_format_gives_the_same_log() {
 }
 
 #[test]
-fn without_next_observations_last_steps_are_left_out() {
+fn without_next_observations_last_steps_are_kept_and_marked() {
     let read = read(&fixture("d4rl.hdf5"), &ReadOptions::default()).unwrap();
-    assert_eq!(codes(&read.problems), [ProblemCode::LastStepDropped]);
+    assert_eq!(codes(&read.problems), [ProblemCode::NextStateUnknown]);
+    assert_eq!(read.problems[0].row, Some(3));
     let half = read.transitions.propensity(0).unwrap();
     assert!((half - 0.5).abs() < 1e-6, "the logarithm of a propensity was recorded");
     let log = expected(false, Some(half));
     assert_eq!(read.transitions.episodes(), log.episodes());
     assert_eq!(read.transitions.fingerprint(), log.fingerprint());
-    // Row 3, the first time-out, is gone: what follows has moved up by one.
-    assert_eq!((read.source_row(2), read.source_row(3)), (2, 4));
+    // The time-outs; what follows the terminal in row 6 is never asked for.
+    assert_eq!(read.transitions.next_unknown(), [3, 10]);
     assert_eq!(read.transitions.next_observation(2), observation(0, 3));
 }
 

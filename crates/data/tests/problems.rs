@@ -163,7 +163,12 @@ fn flags_that_are_all_zero_count_as_none() {
 
     let options = ReadOptions { episode_length: NonZeroUsize::new(LENGTH), ..ReadOptions::default() };
     let log = load(bench.path(), &options, &CheckOptions::default()).unwrap();
-    assert_eq!(lengths(&log.transitions), [LENGTH - 1; EPISODES], "last steps have no next observation");
+    assert_eq!(
+        lengths(&log.transitions),
+        [LENGTH; EPISODES],
+        "what a last step led to is unknown; it counts"
+    );
+    assert_eq!(log.transitions.next_unknown(), [4, 9, 14, 19]);
 }
 
 #[test]
@@ -247,7 +252,8 @@ fn the_beginning_of_a_faulty_episode_can_be_kept() {
     let bench =
         Bench::new().with("observations", &Npy::F32(observations), Some(2)).without("next_observations");
     let repaired = repair(bench.path(), &options).unwrap().transitions;
-    assert_eq!(lengths(&repaired), [4, 1, 4, 4]);
+    assert_eq!(lengths(&repaired), [5, 1, 5, 5]);
+    assert_eq!(repaired.next_unknown(), [4, 10, 15], "where episode 1 was cut, the following row is known");
 }
 
 #[test]
@@ -481,4 +487,22 @@ fn an_inspection_is_the_documented_object() {
         "problems": [{"code": "zero-cost", "column": "cost", "row": null, "message": message}],
     });
     assert_eq!(json, expected);
+}
+
+/// What `shift(-1)` leaves in a table: next states are empty where an episode ends.
+#[test]
+fn next_states_that_are_empty_at_the_end_of_an_episode_were_not_recorded() {
+    let rows = "episode,state_x,action,reward,cost,next_state_x,terminal\n\
+                1,0.0,0.5,1,2,1.0,0\n1,1.0,0.5,1,3,,0\n2,5.0,0.5,1,0,6.0,0\n2,6.0,0.5,1,4,,1\n";
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log.csv");
+    std::fs::write(&path, rows).unwrap();
+    let log = load(&path, &ReadOptions::default(), &CheckOptions::default()).unwrap();
+    assert!(codes(&log).contains(&ProblemCode::NextStateUnknown), "{:?}", log.problems);
+    assert_eq!(log.transitions.next_unknown(), [1], "row 3 is a terminal: nothing need follow");
+    let found = Inspection::of(&log.transitions, Vec::new());
+    assert_eq!((found.costs[0].means.episode_mean, found.costs[0].means.mean), (4.5, 2.25));
+    // Inside an episode an empty cell is a fault.
+    std::fs::write(&path, rows.replace("1.0,0\n1,1.0", ",0\n1,1.0")).unwrap();
+    assert!(load(&path, &ReadOptions::default(), &CheckOptions::default()).is_err());
 }

@@ -25,6 +25,8 @@ struct Recipe {
     propensity: bool,
     /// Length of each episode and whether it ends in a terminal.
     episodes: Vec<(usize, bool)>,
+    /// Whether it is recorded what the last step of a stopped episode led to.
+    known: bool,
     /// Bits of the numbers, used in turn.
     bits: Vec<u32>,
 }
@@ -42,13 +44,14 @@ fn recipe() -> impl Strategy<Value = Recipe> {
     ];
     let episodes = proptest::collection::vec((1..6_usize, any::<bool>()), 1..5);
     let bits = proptest::collection::vec(any::<u32>(), 1..60);
-    (1..4_usize, action, 0..4_usize, any::<bool>(), episodes, bits).prop_map(
-        |(dim, action, costs, propensity, episodes, bits)| Recipe {
+    (1..4_usize, action, 0..4_usize, any::<bool>(), episodes, any::<bool>(), bits).prop_map(
+        |(dim, action, costs, propensity, episodes, known, bits)| Recipe {
             dim,
             action,
             costs,
             propensity,
             episodes,
+            known,
             bits,
         },
     )
@@ -75,8 +78,9 @@ fn build(recipe: &Recipe) -> Transitions {
     for &(length, terminal) in &recipe.episodes {
         let mut observation: Vec<f32> = (0..recipe.dim).map(|_| number()).collect();
         for step in 0..length {
-            let next: Vec<f32> = (0..recipe.dim).map(|_| number()).collect();
             let last = step + 1 == length;
+            let unknown = last && !terminal && !recipe.known;
+            let next: Vec<f32> = (0..recipe.dim).map(|_| if unknown { f32::NAN } else { number() }).collect();
             let action: Vec<f32> = (0..2).map(|_| number()).collect();
             builder
                 .push(&Step {
@@ -136,7 +140,9 @@ proptest! {
             {
                 prop_assert_eq!(labels, expected, "{}", name);
             }
-            let unexpected = back.problems.iter().find(|problem| problem.code != ProblemCode::ActionsRemapped);
+            prop_assert_eq!(back.transitions.next_unknown(), log.next_unknown(), "{}", name);
+            let expected = [ProblemCode::ActionsRemapped, ProblemCode::NextStateUnknown];
+            let unexpected = back.problems.iter().find(|problem| !expected.contains(&problem.code));
             prop_assert_eq!(unexpected, None, "{}", name);
         }
     }
@@ -151,6 +157,7 @@ fn action_numbers_survive_csv_or_are_refused() {
             costs: 1,
             propensity: false,
             episodes: vec![(5, false), (5, false), (5, false)],
+            known: true,
             bits: vec![0x3f80_0000, 0x4000_0000, 0x3e80_0000],
         })
     };
@@ -183,6 +190,7 @@ fn example() -> Transitions {
         costs: 2,
         propensity: false,
         episodes: vec![(4, false), (2, true), (5, false), (1, true), (3, false)],
+        known: true,
         bits: vec![0x3f80_0000, 0x4000_0000, 0x3e80_0000, 0xbf00_0000, 0x4120_0000, 0x42c8_0000, 0x3dcc_cccd],
     })
 }

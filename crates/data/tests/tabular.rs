@@ -58,6 +58,7 @@ fn without_a_next_state_the_last_step_of_an_unfinished_episode_is_left_out() {
     );
     assert_eq!(log.next_state, [1, 0, 0], "after a terminal the state stands in for the next state");
     assert_eq!(log.episodes.len(), 2);
+    assert_eq!(log.logged_steps, [2, 2, 1], "a limit per episode is one on all that was logged");
     assert_eq!(log.problems[0].code, ProblemCode::LastStepDropped);
     assert!(log.problems[0].message.starts_with("2 episodes"), "{}", log.problems[0]);
 }

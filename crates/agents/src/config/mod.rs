@@ -218,13 +218,11 @@ impl LogFacts {
         if lengths.is_empty() {
             lengths = data.episodes().iter().map(|e| e.len).collect();
         }
-        let mean = lengths.iter().sum::<usize>() as f64 / lengths.len().max(1) as f64;
-        let horizon = if lengths.windows(2).all(|pair| pair[0] == pair[1]) {
-            EpisodeHorizon::Fixed(mean)
-        } else {
-            EpisodeHorizon::Varying { logged_mean: mean }
-        };
-        LogFacts { cost_names: data.cost_names().to_vec(), horizon, always_terminal }
+        LogFacts {
+            cost_names: data.cost_names().to_vec(),
+            horizon: EpisodeHorizon::of_lengths(&lengths),
+            always_terminal,
+        }
     }
 }
 

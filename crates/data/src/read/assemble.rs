@@ -47,7 +47,7 @@ pub(crate) fn assemble(parts: Parts, options: &ReadOptions) -> Result<Log, DataE
         None => assembly.find_ends(options),
     }
     if assembly.parts.next.is_none() {
-        assembly.derive_next()?;
+        assembly.derive_next();
     }
     Ok(assembly.finish())
 }
@@ -294,88 +294,21 @@ impl Assembly {
     }
 
     /// Without recorded next observations they are the following rows' observations. Where an episode stopped without
-    /// ending, the last step led nobody knows where, so it cannot be used.
-    fn derive_next(&mut self) -> Result<(), DataError> {
-        let rows = self.rows();
+    /// ending, the last step led nobody knows where, and none is invented.
+    fn derive_next(&mut self) {
         let dim = self.parts.observation_dim;
-        let dropped: Vec<usize> =
-            (0..rows).filter(|&row| self.ends(row) && self.terminals[row] == 0).collect();
-        let mut exception_rows = Vec::new();
-        let mut values: Vec<f32> = Vec::new();
-        let mut drop = dropped.iter().copied().peekable();
-        let mut removed = 0;
-        let mut new_timeouts = Vec::new();
-        let mut previous_open = false;
-        for row in 0..rows {
-            let observation = &self.parts.observations[row * dim..(row + 1) * dim];
-            if drop.next_if_eq(&row).is_some() {
-                if previous_open {
-                    // The step before now ends the episode, and led to the observation of the dropped step.
-                    exception_rows.push(row - removed - 1);
-                    values.extend_from_slice(observation);
-                    new_timeouts.push(row - 1);
-                }
-                removed += 1;
-                previous_open = false;
-            } else if self.terminals[row] != 0 {
+        let ends: Vec<usize> = (0..self.rows()).filter(|&row| self.ends(row)).collect();
+        let mut values: Vec<f32> = Vec::with_capacity(ends.len() * dim);
+        for &row in &ends {
+            if self.terminals[row] != 0 {
                 // What follows a terminal is never used; the observation stands in for it.
-                exception_rows.push(row - removed);
-                values.extend_from_slice(observation);
-                previous_open = false;
+                values.extend_from_slice(&self.parts.observations[row * dim..(row + 1) * dim]);
             } else {
-                previous_open = true;
+                values.resize(values.len() + dim, f32::NAN);
             }
         }
-        if let Some(&first) = dropped.first() {
-            let message = format!(
-                "next observations are not recorded, so the last step of {} episodes that were stopped cannot be \
-                 used; it is left out with its reward and cost, and the step before it is the time-out",
-                dropped.len()
-            );
-            self.report(ProblemCode::LastStepDropped, Some(first), message);
-            self.set_timeouts(new_timeouts);
-            self.remove_rows(&dropped)?;
-        }
-        let exceptions = Exceptions::new(self.rows(), exception_rows, Column::from(values));
+        let exceptions = Exceptions::new(self.rows(), ends, Column::from(values));
         self.parts.next = Some(NextObservations::Chained(exceptions));
-        Ok(())
-    }
-
-    /// Removes `dropped` rows, ascending, from every column.
-    fn remove_rows(&mut self, dropped: &[usize]) -> Result<(), DataError> {
-        let rows = self.rows();
-        if dropped.len() == rows {
-            return Err(DataError::Empty { path: self.parts.path.clone() });
-        }
-        let parts = &mut self.parts;
-        remove(&mut parts.observations, parts.observation_dim, dropped);
-        match &mut parts.actions {
-            Actions::Continuous { dim, values } => remove(values, *dim, dropped),
-            Actions::Discrete { ids, .. } => remove(ids, 1, dropped),
-        }
-        remove(&mut parts.rewards, 1, dropped);
-        remove(&mut parts.costs, parts.cost_names.len(), dropped);
-        remove(&mut self.terminals, 1, dropped);
-        remove(&mut self.timeouts, 1, dropped);
-        if let Some(propensities) = &mut parts.propensities {
-            remove(propensities, 1, dropped);
-        }
-        let before = |row: usize| dropped.partition_point(|&gone| gone < row);
-        let kept = rows - dropped.len();
-        for row in &mut parts.faulty {
-            *row = (*row - before(*row)).min(kept - 1);
-        }
-        self.cuts.retain(|cut| dropped.binary_search(cut).is_err());
-        for cut in &mut self.cuts {
-            *cut -= before(*cut);
-        }
-        let mut gone = dropped.iter().copied().peekable();
-        let remaining = (0..rows).filter(|row| gone.next_if_eq(row).is_none());
-        parts.source_rows = Some(match &parts.source_rows {
-            Some(sources) => remaining.map(|row| sources[row]).collect(),
-            None => remaining.map(|row| row as u32).collect(),
-        });
-        Ok(())
     }
 
     fn finish(mut self) -> Log {
@@ -398,27 +331,27 @@ impl Assembly {
         let Assembly { parts, terminals, timeouts, .. } = self;
         let mut faulty = parts.faulty;
         faulty.sort_unstable();
-        Log {
-            transitions: Transitions {
-                observation_dim: parts.observation_dim,
-                observation_names: parts.observation_names,
-                observations: parts.observations,
-                next: parts.next.expect("derived above where the source had none"),
-                actions: parts.actions,
-                action_names: parts.action_names,
-                rewards: parts.rewards,
-                costs: parts.costs,
-                cost_names: parts.cost_names,
-                terminals,
-                timeouts,
-                propensities: parts.propensities,
-                episodes,
-                fingerprint: OnceLock::new(),
-            },
-            problems: parts.problems,
-            faulty,
-            source_rows: parts.source_rows,
+        let transitions = Transitions {
+            observation_dim: parts.observation_dim,
+            observation_names: parts.observation_names,
+            observations: parts.observations,
+            next: parts.next.expect("derived above where the source had none"),
+            actions: parts.actions,
+            action_names: parts.action_names,
+            rewards: parts.rewards,
+            costs: parts.costs,
+            cost_names: parts.cost_names,
+            terminals,
+            timeouts,
+            propensities: parts.propensities,
+            episodes,
+            next_unknown: Vec::new(),
+            fingerprint: OnceLock::new(),
         }
+        .with_unknown_found();
+        let mut log = Log { transitions, problems: parts.problems, faulty, source_rows: parts.source_rows };
+        report_unknown(&mut log);
+        log
     }
 
     /// A last episode without a flag: as long as the longest time-out it was stopped by the same limit, otherwise the
@@ -457,18 +390,15 @@ impl Assembly {
     }
 }
 
-/// Removes `dropped` rows from a `[_, width]` column; in place unless the column is shared or mapped.
-fn remove<T: bytemuck::Pod>(column: &mut Column<T>, width: usize, dropped: &[usize]) {
-    if width == 0 {
-        return; // a column without components has no rows to remove
-    }
-    let mut values = std::mem::replace(column, Column::from(Vec::new())).into_vec();
-    let mut target = dropped[0];
-    for (index, &row) in dropped.iter().enumerate() {
-        let end = dropped.get(index + 1).copied().unwrap_or(values.len() / width);
-        values.copy_within((row + 1) * width..end * width, target * width);
-        target += end - row - 1;
-    }
-    values.truncate(target * width);
-    *column = Column::from(values);
+/// Says where the log does not tell what a last step led to, and what becomes of such steps.
+fn report_unknown(log: &mut Log) {
+    let unknown = log.transitions.next_unknown();
+    let Some(&first) = unknown.first() else { return };
+    let message = format!(
+        "what the last step of {} episodes that were stopped led to is not recorded: these steps count in lengths, \
+         totals and averages, and training with gamma below 1, which needs it, does not learn from them",
+        unknown.len()
+    );
+    let row = log.source_row(first);
+    log.problems.push(Problem::new(ProblemCode::NextStateUnknown, message).row(row));
 }

@@ -271,16 +271,12 @@ pub enum LogError {
 }
 
 impl Logs<'_> {
-    /// The lengths of episodes as a horizon: fixed when they are all equal.
+    /// The horizon that the lengths of episodes show.
     #[must_use]
     pub fn horizon(&self) -> EpisodeHorizon {
         let ends = self.episode_starts.iter().skip(1).copied().chain([self.state.len()]);
-        let mut lengths = self.episode_starts.iter().zip(ends).map(|(&start, end)| end - start);
-        let first = lengths.next().unwrap_or(0);
-        if lengths.all(|l| l == first) {
-            return EpisodeHorizon::Fixed(first as f64);
-        }
-        EpisodeHorizon::Varying { logged_mean: self.state.len() as f64 / self.episode_starts.len() as f64 }
+        let lengths = self.episode_starts.iter().zip(ends).map(|(&start, end)| end - start);
+        EpisodeHorizon::of_lengths(&lengths.collect::<Vec<usize>>())
     }
 
     fn check(&self) -> Result<(), LogError> {

@@ -97,7 +97,7 @@ impl FiniteLog {
         let is = |k: usize, given: &str| {
             names[k] == given || column(k) == given || format!("cost_{}", names[k]) == given
         };
-        let horizon = self.as_logs().horizon();
+        let horizon = self.horizon();
         let mut found: Vec<Option<CostLimit>> = vec![None; names.len()];
         for raw in limits.raw() {
             let place = match &raw.cost {
@@ -172,9 +172,11 @@ impl FiniteLog {
 
     /// Mean number of steps of a logged episode.
     pub(crate) fn mean_steps(&self) -> f64 {
-        match self.as_logs().horizon() {
-            EpisodeHorizon::Fixed(steps) | EpisodeHorizon::Varying { logged_mean: steps } => steps,
-        }
+        self.horizon().mean_steps()
+    }
+
+    fn horizon(&self) -> EpisodeHorizon {
+        EpisodeHorizon::of_lengths(&self.log.logged_steps)
     }
 
     /// Remarks on the log.

@@ -140,21 +140,13 @@ impl<'a> Collector<'a> {
             });
         }
         self.dim = Some(dim);
-        let ended = episode.terminations[steps - 1] != 0;
-        // Without the observation after the last step, that step can be used only if nothing follows it.
-        let usable = match episode.observation_rows {
-            rows if rows == steps + 1 => steps,
-            rows if rows == steps => {
-                self.short.add(self.rewards.len());
-                if ended { steps } else { steps - 1 }
-            }
+        match episode.observation_rows {
+            rows if rows == steps + 1 => {}
+            rows if rows == steps => self.short.add(self.rewards.len()),
             rows => return Err(self.length_error(&episode, "observations", rows, steps + 1)),
-        };
-        let costs = self.cost_columns(&episode)?;
-        if usable > 0 {
-            self.append(&episode, usable, dim, &costs)?;
         }
-        Ok(())
+        let costs = self.cost_columns(&episode)?;
+        self.append(&episode, dim, &costs)
     }
 
     /// The costs of the steps, without that of the reset.
@@ -182,30 +174,30 @@ impl<'a> Collector<'a> {
             .collect()
     }
 
-    fn append(
-        &mut self,
-        episode: &RawEpisode,
-        usable: usize,
-        dim: usize,
-        costs: &[&[f32]],
-    ) -> Result<(), DataError> {
-        let start = self.rewards.len();
+    fn append(&mut self, episode: &RawEpisode, dim: usize, costs: &[&[f32]]) -> Result<(), DataError> {
+        let (start, steps) = (self.rewards.len(), episode.rewards.len());
         self.starts.push(start);
-        self.observations.extend_from_slice(&episode.observations[..usable * dim]);
-        self.last_rows.push(start + usable - 1);
-        let after = usable.min(episode.observation_rows - 1);
-        self.last_observations.extend_from_slice(&episode.observations[after * dim..(after + 1) * dim]);
-        self.append_actions(episode, usable)?;
-        self.rewards.extend_from_slice(&episode.rewards[..usable]);
-        for step in 0..usable {
+        self.observations.extend_from_slice(&episode.observations[..steps * dim]);
+        self.last_rows.push(start + steps - 1);
+        match episode.observations.get(steps * dim..(steps + 1) * dim) {
+            Some(after) => self.last_observations.extend_from_slice(after),
+            // After a termination it is never used; elsewhere none is invented.
+            None if episode.terminations[steps - 1] != 0 => {
+                self.last_observations.extend_from_slice(&episode.observations[(steps - 1) * dim..]);
+            }
+            None => self.last_observations.resize(self.last_observations.len() + dim, f32::NAN),
+        }
+        self.append_actions(episode)?;
+        self.rewards.extend_from_slice(&episode.rewards);
+        for step in 0..steps {
             self.costs.extend(costs.iter().map(|column| column[step]));
         }
-        self.terminals.extend_from_slice(&episode.terminations[..usable]);
-        self.timeouts.extend_from_slice(&episode.truncations[..usable]);
+        self.terminals.extend_from_slice(&episode.terminations);
+        self.timeouts.extend_from_slice(&episode.truncations);
         Ok(())
     }
 
-    fn append_actions(&mut self, episode: &RawEpisode, usable: usize) -> Result<(), DataError> {
+    fn append_actions(&mut self, episode: &RawEpisode) -> Result<(), DataError> {
         let width = match &episode.actions {
             Actions::Whole(_) => 1,
             Actions::Real { width, .. } => *width,
@@ -232,12 +224,11 @@ impl<'a> Collector<'a> {
         };
         match &episode.actions {
             Actions::Whole(values) => {
-                values[..usable].iter().enumerate().try_for_each(|(i, &value)| push(i, Cell::Int(value)))
+                values.iter().enumerate().try_for_each(|(i, &value)| push(i, Cell::Int(value)))
             }
-            Actions::Real { values, .. } => values[..usable * width]
-                .iter()
-                .enumerate()
-                .try_for_each(|(i, &value)| push(i, Cell::Float(f64::from(value)))),
+            Actions::Real { values, .. } => {
+                values.iter().enumerate().try_for_each(|(i, &value)| push(i, Cell::Float(f64::from(value))))
+            }
         }
     }
 
@@ -249,7 +240,7 @@ impl<'a> Collector<'a> {
         if let Some(row) = self.short.found() {
             let message = format!(
                 "{} episodes hold as many observations as actions: the observation after the last step is missing; \
-                 repair leaves out last steps that do not end in a termination",
+                 repair marks it as not recorded where the step does not end in a termination",
                 self.short.count
             );
             problems
