@@ -21,8 +21,12 @@ const BATCH: usize = 1024;
 const SHAPES: [(usize, usize); 2] = [(14, 1), (67, 21)];
 
 fn config(preset: &str) -> Result<TrainConfig, Box<dyn Error>> {
-    let facts =
-        LogFacts { cost_names: Vec::new(), horizon: EpisodeHorizon::Fixed(1000.0), always_terminal: false };
+    let facts = LogFacts {
+        cost_names: Vec::new(),
+        horizon: EpisodeHorizon::Fixed(1000.0),
+        always_terminal: false,
+        discrete: false,
+    };
     Ok(RawConfig::from_toml(&format!("algo = \"bc\"\npreset = \"{preset}\""))?.validate(&facts)?)
 }
 

@@ -6,6 +6,7 @@
 
 mod preset;
 mod raw;
+mod size;
 #[cfg(test)]
 mod tests;
 
@@ -73,6 +74,18 @@ pub enum Extraction {
     CriticGuided,
 }
 
+impl Extraction {
+    /// The name used in configurations.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Extraction::WeightedBc => "weighted_bc",
+            Extraction::StateNormalized => "state_normalized",
+            Extraction::CriticGuided => "critic_guided",
+        }
+    }
+}
+
 /// Weights of `extraction = "state_normalized"`: `min(w/(h(s) + floor), clip)` with `h(s)` fitted to `E[w given s]`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StateWeight {
@@ -100,7 +113,7 @@ pub struct Critic {
 /// The networks, without their last linear layer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Networks {
-    /// Gaussians per action dimension of a continuous policy.
+    /// Gaussians per action dimension of a continuous policy; a discrete one has none.
     pub mixture_components: usize,
     /// Smallest standard deviation of a Gaussian, action units.
     pub min_scale: f32,
@@ -206,6 +219,8 @@ pub struct LogFacts {
     pub horizon: EpisodeHorizon,
     /// Whether every episode (that was not cut) ended in a terminal.
     pub always_terminal: bool,
+    /// Whether actions are ids of a finite set.
+    pub discrete: bool,
 }
 
 impl LogFacts {
@@ -222,6 +237,7 @@ impl LogFacts {
             cost_names: data.cost_names().to_vec(),
             horizon: EpisodeHorizon::of_lengths(&lengths),
             always_terminal,
+            discrete: data.actions().is_discrete(),
         }
     }
 }
@@ -245,6 +261,19 @@ pub enum ConfigError {
         value: String,
         /// What may be given.
         allowed: &'static str,
+    },
+    /// Settings of an extraction that was not chosen.
+    #[error(
+        "[{table}] is set, but extraction = \"{}\" does not look at it; leave it out, or set extraction = \"{}\"",
+        chosen.name(), needed.name()
+    )]
+    Unused {
+        /// Name of the table.
+        table: &'static str,
+        /// The extraction that was chosen.
+        chosen: Extraction,
+        /// The one that the settings are for.
+        needed: Extraction,
     },
     /// The algorithm keeps limits and none was given.
     #[error("{algo} needs at least one cost limit; give --limit and --limit-unit, or train optidice")]
@@ -286,7 +315,7 @@ pub enum ConfigError {
 }
 
 /// The unit of a limit, for writing it back.
-fn unit_of(limit: CostLimit) -> LimitUnit {
+pub(crate) fn unit_of(limit: CostLimit) -> LimitUnit {
     match limit {
         CostLimit::PerStep { .. } => LimitUnit::Step,
         CostLimit::PerEpisode { .. } => LimitUnit::Episode,

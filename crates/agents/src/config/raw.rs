@@ -4,6 +4,7 @@ use coptidice_core::{CostLimit, Divergence, EpisodeHorizon, LimitUnit};
 use coptidice_nn::BlockSpec;
 use serde::{Deserialize, Serialize};
 
+use super::size::check_size;
 use super::{ConfigError, Extraction, LimitConfig, LogFacts, Preset, RewardScale, TrainConfig, unit_of};
 use crate::coptidice::losses::BoundLoss;
 use crate::policy::Acting;
@@ -20,7 +21,7 @@ pub struct RawConfig {
     pub preset: Option<Preset>,
     /// Gradient steps, at least 1.
     pub steps: Option<u64>,
-    /// Samples per step, at least 2.
+    /// Samples per step, at least 2; at most so many that networks and batch take about 8 GiB of memory.
     pub batch_size: Option<usize>,
     /// Seed of every random stream, below 2^63.
     pub seed: Option<u64>,
@@ -69,9 +70,9 @@ pub struct RawConfig {
     pub log_every: Option<u64>,
     /// Gradient penalty of `nu` and `chi`.
     pub gradient_penalty: Option<RawGradientPenalty>,
-    /// Weights of the state-normalised extraction.
+    /// Weights of the state-normalised extraction; refused under another.
     pub state_weight: Option<RawStateWeight>,
-    /// The critic of the guided extraction.
+    /// The critic of the guided extraction; refused under another.
     pub critic: Option<RawCritic>,
     /// The networks.
     pub networks: Option<RawNetworks>,
@@ -122,7 +123,8 @@ pub struct RawNetworks {
     pub value: Option<Vec<BlockSpec>>,
     /// Blocks of the policy, before a last linear layer.
     pub policy: Option<Vec<BlockSpec>>,
-    /// Gaussians per action dimension of a continuous policy; 1 is a single Gaussian.
+    /// Gaussians per action dimension of a continuous policy, 1 to 100; 1 is a single Gaussian. Discrete policies are
+    /// no mixtures and take no notice.
     pub mixture_components: Option<usize>,
     /// Smallest standard deviation of a Gaussian, action units.
     pub min_scale: Option<f32>,
@@ -201,12 +203,12 @@ impl RawConfig {
         let mut config = self.preset.unwrap_or(Preset::Fast).defaults(algo);
         config.limits =
             self.limits.iter().map(|limit| resolve(limit, facts)).collect::<Result<Vec<_>, _>>()?;
-        self.override_defaults(&mut config);
+        self.override_defaults(&mut config)?;
         check(&config, facts)?;
         Ok(config)
     }
 
-    fn override_defaults(self, config: &mut TrainConfig) {
+    fn override_defaults(self, config: &mut TrainConfig) -> Result<(), ConfigError> {
         macro_rules! take {
             ($source:expr => $target:expr; $($field:ident)*) => {
                 $(if let Some(value) = $source.$field { $target.$field = value; })*
@@ -218,15 +220,30 @@ impl RawConfig {
         if let Some(penalty) = self.gradient_penalty {
             take!(penalty => config.gradient_penalty; coefficient bound);
         }
-        if let Some(weight) = self.state_weight {
-            take!(weight => config.state_weight; floor clip);
+        // What is written back holds the defaults of every extraction; they say nothing and are no mistake. Behaviour
+        // cloning looks at nothing but the networks, and shares its settings with others in a sweep.
+        let unused = |table, needed, changed| {
+            let chosen = config.extraction;
+            if config.algo != Algorithm::Bc && chosen != needed && changed {
+                return Err(ConfigError::Unused { table, chosen, needed });
+            }
+            Ok(())
+        };
+        let mut weight = config.state_weight;
+        if let Some(given) = self.state_weight {
+            take!(given => weight; floor clip);
         }
+        unused("state_weight", Extraction::StateNormalized, weight != config.state_weight)?;
+        let mut default_critic = config.critic;
         if config.gamma < 1.0 {
-            config.critic.discount = config.gamma;
+            default_critic.discount = config.gamma;
         }
-        if let Some(critic) = self.critic {
-            take!(critic => config.critic; discount guidance target_rate smoothing);
+        let mut critic = default_critic;
+        if let Some(given) = self.critic {
+            take!(given => critic; discount guidance target_rate smoothing);
         }
+        unused("critic", Extraction::CriticGuided, critic != default_critic)?;
+        (config.state_weight, config.critic) = (weight, critic);
         if config.extraction == Extraction::CriticGuided && config.algo != Algorithm::Bc {
             // Its actions are the locations of one Gaussian.
             config.networks.mixture_components = 1;
@@ -234,6 +251,7 @@ impl RawConfig {
         if let Some(networks) = self.networks {
             take!(networks => config.networks; value policy mixture_components min_scale);
         }
+        Ok(())
     }
 }
 
@@ -255,7 +273,7 @@ fn resolve(raw: &RawLimit, facts: &LogFacts) -> Result<LimitConfig, ConfigError>
 }
 
 /// An error unless `good`.
-fn range(
+pub(super) fn range(
     good: bool,
     field: &'static str,
     value: &dyn std::fmt::Display,
@@ -268,12 +286,7 @@ fn check(config: &TrainConfig, facts: &LogFacts) -> Result<(), ConfigError> {
     const POSITIVE: &str = "a finite number above 0";
     const COUNT: &str = "at least 1";
     range(config.steps >= 1, "steps", &config.steps, COUNT)?;
-    range(
-        (2..=1 << 20).contains(&config.batch_size),
-        "batch_size",
-        &config.batch_size,
-        "2 to 1048576 samples",
-    )?;
+    range(config.batch_size >= 2, "batch_size", &config.batch_size, "at least 2 samples")?;
     range(i64::try_from(config.seed).is_ok(), "seed", &config.seed, "a number below 2^63")?;
     range(config.gamma > 0.0 && config.gamma <= 1.0, "gamma", &config.gamma, "a number in (0, 1]")?;
     range(positive(config.alpha), "alpha", &config.alpha, POSITIVE)?;
@@ -316,8 +329,9 @@ fn check(config: &TrainConfig, facts: &LogFacts) -> Result<(), ConfigError> {
     let components = config.networks.mixture_components;
     range((1..=100).contains(&components), "networks.mixture_components", &components, "1 to 100")?;
     let guided = config.extraction == Extraction::CriticGuided && config.algo != Algorithm::Bc;
-    let single = !guided || components == 1;
+    let single = !guided || facts.discrete || components == 1;
     range(single, "networks.mixture_components", &components, "1 with extraction = \"critic_guided\"")?;
+    check_size(config)?;
     check_extraction(config)?;
     check_limits(config, facts)
 }

@@ -7,6 +7,7 @@ fn facts() -> LogFacts {
         cost_names: vec!["heat".into(), "wear".into()],
         horizon: EpisodeHorizon::Fixed(50.0),
         always_terminal: false,
+        discrete: false,
     }
 }
 
@@ -150,4 +151,59 @@ fn facts_are_read_off_a_log() {
     let facts = LogFacts::of(&builder.finish().unwrap());
     assert_eq!(facts.horizon, EpisodeHorizon::Fixed(3.0));
     assert!(!facts.always_terminal);
+}
+
+#[test]
+fn networks_and_batches_that_fit_no_memory_are_refused() {
+    let network = |name: &str, width: u64, count: usize| {
+        let block =
+            format!("{{ kind = \"dense\", width = {width}, layer_norm = false, activation = \"relu\" }},");
+        format!("[networks]\n{name} = [{}]\n{LIMIT}", block.repeat(count))
+    };
+    for (text, key, said) in [
+        (network("value", 0, 1), "networks.value", "block 1 of width 0"),
+        (network("policy", 16_385, 2), "networks.policy", "16384"),
+        (network("policy", 1 << 62, 1), "networks.policy", "16384"),
+        (network("value", 1, 101), "networks.value", "101 blocks"),
+        (network("value", 16_384, 4), "networks", "8 GiB"),
+        (format!("batch_size = 1048576\n{LIMIT}"), "batch_size", "1048576 (about"),
+        (format!("batch_size = 9223372036854775807\n{LIMIT}"), "batch_size", "8 GiB"),
+    ] {
+        let found = validate(&text);
+        let Err(ConfigError::Range { field, value, allowed }) = &found else { panic!("{text}: {found:?}") };
+        assert!(*field == key && format!("{value} {allowed}").contains(said), "{found:?}");
+    }
+    assert!(validate(&format!("batch_size = 65536\n{LIMIT}")).is_ok());
+    assert!(validate(&format!("preset = \"paper\"\nbatch_size = 8192\n{LIMIT}")).is_ok());
+}
+
+#[test]
+fn settings_of_an_extraction_that_was_not_chosen_are_refused() {
+    let guided = "[critic]\nguidance = 1.0\n";
+    let normalized = "[state_weight]\nclip = 5.0\n";
+    for (extraction, settings, good) in [
+        ("critic_guided", guided, true),
+        ("critic_guided", normalized, false),
+        ("state_normalized", normalized, true),
+        ("state_normalized", guided, false),
+        ("weighted_bc", guided, false),
+        // What a run wrote is read back, with the defaults of every extraction in it.
+        ("weighted_bc", "[state_weight]\nclip = 10.0\n", true),
+    ] {
+        let found = validate(&format!("extraction = \"{extraction}\"\n{settings}{LIMIT}"));
+        match found {
+            Ok(_) => assert!(good, "{extraction} {settings}"),
+            Err(ConfigError::Unused { .. }) => assert!(!good, "{extraction} {settings}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(validate(&format!("algo = \"bc\"\n{guided}")).is_ok());
+}
+
+#[test]
+fn only_continuous_policies_are_mixtures() {
+    let raw = format!("[networks]\nmixture_components = 3\n{LIMIT}");
+    assert!(matches!(validate(&raw), Err(ConfigError::Range { field: "networks.mixture_components", .. })));
+    let discrete = LogFacts { discrete: true, ..facts() };
+    assert!(RawConfig::from_toml(&raw).unwrap().validate(&discrete).is_ok());
 }
