@@ -39,6 +39,7 @@ use coptidice_nn::{NnError, Pool};
 use crate::checkpoint::{CheckpointError, Progress, Saved, Store};
 use crate::config::{ConfigError, TrainConfig};
 use crate::estimate::{Estimates, estimate};
+use crate::feasibility::{InfeasibleLimit, infeasible_limit};
 use crate::learner::{BadQuantity, Learner};
 use crate::policy::{NormalizerError, Policy, PolicyDefect};
 use crate::problem::{Problem, ProblemError};
@@ -98,6 +99,8 @@ pub enum TrainOutcome {
         /// The checkpoint to resume from.
         checkpoint: PathBuf,
     },
+    /// A limit cannot be kept, as the log shows before training: nothing was trained or written.
+    Infeasible(InfeasibleLimit),
     /// A figure was not finite or had run away.
     Diverged {
         /// Which figure, named as in the metrics or as in the checkpoint.
@@ -146,7 +149,7 @@ pub enum TrainError {
 /// Trains the configured algorithm on `data`.
 ///
 /// # Errors
-/// [`TrainError`]. A run that diverges or is stopped is an outcome, not an error.
+/// [`TrainError`]. A run that diverges, is stopped or has a limit that cannot be kept is an outcome, not an error.
 pub fn train(
     config: &TrainConfig,
     data: &Transitions,
@@ -154,6 +157,9 @@ pub fn train(
     observer: &mut dyn Observer,
 ) -> Result<TrainOutcome, TrainError> {
     let problem = Problem::new(config, data)?;
+    if let Some(limit) = infeasible_limit(config, data) {
+        return Ok(TrainOutcome::Infeasible(limit));
+    }
     let pool = Pool::new(threads(config))?;
     let mut learner = (config.algo.entry().build)(&problem)?;
     let store = Store::open(&run.directory, config, data.fingerprint().to_string())?;

@@ -11,6 +11,8 @@ pub(crate) enum Failure {
     Work(Explained),
     /// There is no policy that may be deployed: exit code 3. Everything has been printed already.
     DoNotDeploy,
+    /// No policy keeps the limits, for the reason given: exit code 3.
+    NoPolicy(Explained),
 }
 
 /// A message with an optional remedy.
@@ -46,6 +48,12 @@ impl Failure {
         Failure::Work(Explained { message: message.into(), remedy: Some(remedy.into()) })
     }
 
+    /// Limits that no policy keeps.
+    pub(crate) fn infeasible(limit: &coptidice_agents::InfeasibleLimit) -> Self {
+        let remedy = coptidice_agents::InfeasibleLimit::REMEDY.to_owned();
+        Failure::NoPolicy(Explained { message: limit.to_string(), remedy: Some(remedy) })
+    }
+
     /// A file that could not be written.
     pub(crate) fn writing(path: &Path, error: &dyn std::error::Error) -> Self {
         Failure::Work(Explained { message: format!("{}: {}", path.display(), chain(error)), remedy: None })
@@ -56,6 +64,7 @@ impl Failure {
         let (code, explained) = match self {
             Failure::Input(explained) => (2, explained),
             Failure::Work(explained) => (1, explained),
+            Failure::NoPolicy(explained) => (3, explained),
             Failure::DoNotDeploy => return ExitCode::from(3),
         };
         eprintln!("{:?}", miette::Report::new(explained));

@@ -1,6 +1,7 @@
 //! What goes to stdout.
 
 use std::io::Write as _;
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -19,6 +20,17 @@ pub(crate) fn line(text: &str) -> Done {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::work(&error)),
         _ => Ok(()),
     }
+}
+
+/// Refuses a file to write that is there already, unless it may be replaced.
+pub(crate) fn check_target(path: &Path, overwrite: bool) -> Done {
+    if overwrite || !path.exists() {
+        return Ok(());
+    }
+    Err(Failure::usage(
+        format!("{}: exists already", path.display()),
+        "choose another name, or replace it by --overwrite",
+    ))
 }
 
 /// The command as a reader would type it, wherever the program lies.

@@ -6,7 +6,7 @@ use coptidice_agents::policy::{LimitAbout, Policy};
 use coptidice_agents::{Estimates, RawConfig};
 use coptidice_core::LimitUnit;
 use coptidice_data::{Actions, Transitions};
-use coptidice_report::metrics::{History, METRICS_FILE};
+use coptidice_report::metrics::History;
 use coptidice_report::page::{
     ActionSummary, CostReading, CostSummary, Curves, DataSummary, EvaluatedCost, Evaluation, EvaluationRow,
     Evidence, LimitReading, Problem, Problems, Report, Reproduce, Section, Verdict, WeightSummary,
@@ -159,8 +159,7 @@ pub(crate) fn compose(run: &RunDirectory, measured: Option<Vec<Section>>) -> Res
     let config_text =
         std::fs::read_to_string(run.config()).map_err(|error| Failure::writing(&run.config(), &error))?;
     let config = RawConfig::from_toml(&config_text).map_err(|error| Failure::input(&error))?;
-    let metrics = run.root().join(METRICS_FILE);
-    let history = History::read(&metrics).map_err(|error| Failure::work(&error))?;
+    let history = run.history()?;
     let evaluation: Option<Simulated> =
         if run.evaluation().exists() { Some(read_json(&run.evaluation())?) } else { None };
     let algorithm = config.algo.map_or("coptidice", |algo| algo.name());
@@ -363,10 +362,7 @@ fn facts(manifest: &Manifest) -> Vec<(String, String)> {
         ("seed".to_owned(), manifest.seed.to_string()),
     ];
     for limit in &manifest.limits {
-        let text = format!(
-            "{} per step, {} per episode; given per {}",
-            limit.per_step, limit.per_episode, limit.given_per
-        );
+        let text = format!("{}; given per {}", limit.readings(), limit.given_per);
         facts.push((format!("limit of {}", limit.cost), text));
     }
     facts

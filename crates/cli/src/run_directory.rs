@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use coptidice_report::metrics::{History, METRICS_FILE};
+use coptidice_report::number::significant;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -46,6 +48,18 @@ pub(crate) struct LimitEntry {
     pub(crate) per_step: f64,
     /// Total cost of an episode of (mean) logged length.
     pub(crate) per_episode: f64,
+}
+
+impl LimitEntry {
+    /// Both readings, as in "0.1 per step = 3 per episode".
+    pub(crate) fn readings(&self) -> String {
+        readings(self.per_step, self.per_episode)
+    }
+}
+
+/// Both readings of a limit, in as many digits as anybody reads.
+pub(crate) fn readings(per_step: f64, per_episode: f64) -> String {
+    format!("{} per step = {} per episode", significant(per_step, 6), significant(per_episode, 6))
 }
 
 impl RunDirectory {
@@ -127,6 +141,11 @@ impl RunDirectory {
         write_json(&self.manifest_path(), manifest)
     }
 
+    /// Reads the metrics.
+    pub(crate) fn history(&self) -> Result<History, Failure> {
+        History::read(&self.root.join(METRICS_FILE)).map_err(|error| Failure::input(&error))
+    }
+
     /// Reads the manifest.
     pub(crate) fn manifest(&self) -> Result<Manifest, Failure> {
         read_json(&self.manifest_path())
@@ -156,4 +175,13 @@ pub(crate) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T
             "the file was changed or written by another version; train again",
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn limits_are_shown_in_digits_that_mean_something() {
+        assert_eq!(super::readings(0.38, 0.38 * 20.0), "0.38 per step = 7.6 per episode");
+        assert_eq!(super::readings(0.57, 0.57 * 30.0), "0.57 per step = 17.1 per episode");
+    }
 }

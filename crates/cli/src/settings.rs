@@ -29,6 +29,18 @@ pub(crate) fn read(file: Option<&Path>, settings: &[String]) -> Result<RawConfig
     from_table(table)
 }
 
+/// Lays one table over another: tables inside are laid over each other in turn, all else is replaced.
+pub(crate) fn lay_over(table: &mut Table, over: Table) {
+    for (key, value) in over {
+        match (table.get_mut(&key), value) {
+            (Some(Value::Table(inner)), Value::Table(value)) => lay_over(inner, value),
+            (_, value) => {
+                table.insert(key, value);
+            }
+        }
+    }
+}
+
 /// A configuration from a TOML table.
 pub(crate) fn from_table(table: Table) -> Result<RawConfig, Failure> {
     let text = toml::to_string(&table).map_err(|error| Failure::work(&error))?;
@@ -78,6 +90,17 @@ mod tests {
         assert_eq!(raw.alpha, Some(0.25));
         assert_eq!(raw.divergence, Some(coptidice_core::Divergence::Kl));
         assert_eq!(raw.networks.unwrap().mixture_components, Some(1));
+    }
+
+    #[test]
+    fn tables_are_merged_key_by_key_and_lists_replaced() {
+        let read = |text: &str| text.parse::<Table>().expect("TOML");
+        let mut shared = read("alpha = 1.0\n[networks]\nmin_scale = 0.1\nvalue = [1, 2]\n");
+        lay_over(&mut shared, read("[networks]\nmixture_components = 2\nvalue = [3]\n"));
+        assert_eq!(
+            shared,
+            read("alpha = 1.0\n[networks]\nmin_scale = 0.1\nmixture_components = 2\nvalue = [3]\n")
+        );
     }
 
     #[test]

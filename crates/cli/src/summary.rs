@@ -1,10 +1,9 @@
 //! Short words on a terminal about what a command found.
 
 use coptidice_agents::TrainConfig;
-use coptidice_report::metrics::{History, METRICS_FILE};
 use coptidice_sim::Evaluation;
 
-use crate::failure::{Done, Failure};
+use crate::failure::Done;
 use crate::output::line;
 use crate::pages::late;
 use crate::run_directory::RunDirectory;
@@ -12,17 +11,14 @@ use crate::run_directory::RunDirectory;
 /// What training found, with each limit in both units.
 pub(crate) fn print_training(run: &RunDirectory, config: &TrainConfig) -> Done {
     let manifest = run.manifest()?;
-    let history = History::read(&run.root().join(METRICS_FILE)).map_err(|error| Failure::work(&error))?;
+    let history = run.history()?;
     line(&format!("{} trained for {} steps; policy in {}", config.algo, config.steps, run.root().display()))?;
     let mass = late(&history, "w/mean").unwrap_or(1.0);
     if let Some(reward) = late(&history, "reward") {
         line(&format!("estimated reward per step: {:.4}", reward / mass))?;
     }
     for limit in &manifest.limits {
-        line(&format!(
-            "limit of {}: {} per step = {} per episode",
-            limit.cost, limit.per_step, limit.per_episode
-        ))?;
+        line(&format!("limit of {}: {}", limit.cost, limit.readings()))?;
         if let Some(cost) = late(&history, &format!("cost/{}", limit.cost)) {
             let bound = late(&history, &format!("compared/{}", limit.cost))
                 .map_or(String::new(), |bound| format!(", upper bound {bound:.4}"));

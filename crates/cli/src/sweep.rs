@@ -12,7 +12,7 @@ use coptidice_agents::config::RawLimit;
 use coptidice_agents::{RawConfig, TrainOutcome};
 use coptidice_core::LimitUnit;
 use coptidice_data::{CheckOptions, ReadOptions, Transitions};
-use coptidice_report::metrics::{History, METRICS_FILE};
+use coptidice_report::metrics::History;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -79,7 +79,7 @@ pub(crate) struct HazardPlan {
 pub(crate) struct Variant {
     /// Its name in the table.
     pub(crate) name: String,
-    /// Settings over those of the sweep.
+    /// Settings over those of the sweep, key by key also inside tables.
     #[serde(default)]
     pub(crate) settings: toml::Table,
 }
@@ -267,7 +267,7 @@ impl Sweep {
     /// The configuration of a cell.
     fn config(&self, cell: Cell<'_>) -> Result<RawConfig, Failure> {
         let mut settings = self.plan.settings.clone();
-        settings.extend(cell.variant.settings.clone());
+        crate::settings::lay_over(&mut settings, cell.variant.settings.clone());
         let mut raw = crate::settings::from_table(settings)?;
         raw.seed = Some(cell.seed);
         raw.threads = Some(1);
@@ -335,7 +335,7 @@ fn run_cell(sweep: &Sweep, cell: Cell<'_>) -> Done {
         show_progress: false,
     };
     let (run, _, outcome) = train(job)?;
-    let history = History::read(&run.root().join(METRICS_FILE)).map_err(|error| Failure::work(&error))?;
+    let history = run.history()?;
     let fingerprint = sweep.data(&cell.log.name).fingerprint().to_string();
     let mut result = promises(cell, written(&sweep.config(cell)?)?, fingerprint, &history);
     match outcome {
@@ -356,6 +356,7 @@ fn run_cell(sweep: &Sweep, cell: Cell<'_>) -> Done {
         TrainOutcome::Diverged { quantity, step, .. } => {
             result.outcome = format!("diverged at step {step}: {quantity}");
         }
+        TrainOutcome::Infeasible(limit) => return Err(Failure::infeasible(&limit)),
         TrainOutcome::Stopped { .. } => {
             return Err(Failure::work_because("stopped", "the same command goes on where it was"));
         }

@@ -5,7 +5,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use coptidice_agents::config::LimitConfig;
-use coptidice_agents::{CheckpointError, LogFacts, Observer, RawConfig, TrainConfig, TrainIo, TrainOutcome};
+use coptidice_agents::{
+    CheckpointError, LogFacts, Observer, RawConfig, TrainConfig, TrainIo, TrainOutcome, infeasible_limit,
+};
 use coptidice_core::{CostLimit, LimitUnit};
 use coptidice_data::{Problem, Transitions, check_limits};
 use coptidice_report::metrics::{MetricsError, MetricsLog};
@@ -69,6 +71,10 @@ pub(crate) fn train(job: Job<'_>) -> Result<(RunDirectory, TrainConfig, TrainOut
             format!("{} already holds a run", job.out.display()),
             "choose another --out, or go on with it by --resume",
         ));
+    }
+    // An outcome, but one that leaves nothing to write.
+    if let Some(limit) = infeasible_limit(&config, job.data) {
+        return Err(Failure::infeasible(&limit));
     }
     let mut problems = job.problems;
     problems.extend(check_limits(job.data, &limits_by_column(&config, job.data)));
@@ -179,6 +185,8 @@ impl<'a> Recorder<'a> {
             progress.finish();
         }
         match self.failed {
+            // A record that a resumed run would continue is input.
+            Some(error @ MetricsError::Malformed { .. }) => Err(Failure::input(&error)),
             Some(error) => Err(Failure::work(&error)),
             None => Ok(()),
         }

@@ -113,6 +113,54 @@ fn a_limit_per_episode_is_one_on_all_logged_steps() {
     }
 }
 
+/// A file that exists is replaced only where that is asked for.
+fn refuses_to_replace(arguments: &[&str]) {
+    let refused = coptidice(arguments);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--overwrite"));
+    assert!(coptidice(&[arguments, &["--overwrite"]].concat()).status.success());
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_unusable_input() {
+    let directory = tempfile::tempdir().unwrap();
+    let (log, run) = (write_log(directory.path()), directory.path().join("run"));
+    train(&log, &run, "1");
+    let record = run.join("metrics.jsonl");
+    let whole = std::fs::read_to_string(&record).unwrap();
+    std::fs::write(&record, format!("{{\"step\":\n{whole}")).unwrap();
+    let refused = coptidice(&["report", text(&run)]);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&refused.stderr).split_whitespace().collect::<String>();
+    assert!(said.contains("metrics.jsonl,line1:"), "{said}");
+    std::fs::remove_file(&record).unwrap();
+    assert_eq!(coptidice(&["report", text(&run)]).status.code(), Some(2));
+}
+
+#[test]
+fn a_limit_that_no_logged_step_keeps_is_an_outcome() {
+    let directory = tempfile::tempdir().unwrap();
+    let (log, run) = (write_log(directory.path()), directory.path().join("run"));
+    for (limit, unit) in [("-0.1", "step"), ("near=-3", "episode")] {
+        let output = coptidice(&[
+            "train",
+            text(&log),
+            "--limit",
+            limit,
+            "--limit-unit",
+            unit,
+            "--out",
+            text(&run),
+            "--steps",
+            "5",
+        ]);
+        assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
+        let said = String::from_utf8_lossy(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains("near: no logged step costs less than 0"), "{said}");
+        assert!(!run.exists(), "nothing was trained, nothing is written");
+    }
+}
+
 #[test]
 fn a_run_can_be_evaluated_acted_with_exported_and_reported() {
     let directory = tempfile::tempdir().unwrap();
@@ -137,6 +185,8 @@ fn a_run_can_be_evaluated_acted_with_exported_and_reported() {
     let acted =
         coptidice(&["act", text(&run), "--observations", text(&observations), "--to", text(&actions)]);
     assert!(acted.status.success(), "{}", String::from_utf8_lossy(&acted.stderr));
+    let again = ["act", text(&run), "--observations", text(&observations), "--to", text(&actions)];
+    refuses_to_replace(&again);
     let chosen: ndarray::Array2<f32> = ndarray_npy::read_npy(&actions).unwrap();
     assert_eq!(chosen.dim(), (5, 2));
     // Actions stay within the logged range.
@@ -145,6 +195,7 @@ fn a_run_can_be_evaluated_acted_with_exported_and_reported() {
     let onnx = directory.path().join("copy.onnx");
     assert!(coptidice(&["export", text(&run), "--format", "onnx", "--to", text(&onnx)]).status.success());
     assert_eq!(std::fs::read(&onnx).unwrap(), bytes(&run, "policy.onnx"));
+    refuses_to_replace(&["export", text(&run), "--format", "onnx", "--to", text(&onnx)]);
     let page = coptidice(&["report", text(&run)]);
     assert!(stdout(&page).trim().ends_with("report.html"));
     let html = String::from_utf8(bytes(&run, "report.html")).unwrap();
@@ -264,8 +315,15 @@ fn actions_are_scored_as_the_log_called_them() {
         let mut training = vec!["train", text(&log), "--algo", "bc", "--steps", "3", "--out", text(&run)];
         training.extend(SMALL);
         assert!(coptidice(&training).status.success());
-        let acted =
-            coptidice(&["act", text(&run), "--observations", text(&observations), "--to", text(&actions)]);
+        let acted = coptidice(&[
+            "act",
+            text(&run),
+            "--observations",
+            text(&observations),
+            "--to",
+            text(&actions),
+            "--overwrite",
+        ]);
         assert!(acted.status.success(), "{}", String::from_utf8_lossy(&acted.stderr));
         let chosen: ndarray::Array1<i64> = ndarray_npy::read_npy(&actions).unwrap();
         assert!(chosen.iter().all(|id| expected.contains(id)), "{name}: {chosen}");
@@ -280,7 +338,11 @@ fn limits_that_no_episode_keeps_are_remarked() {
     let text_of_log = std::fs::read_to_string(&log).unwrap();
     let costly: Vec<String> = text_of_log
         .lines()
-        .map(|line| line.strip_suffix(",0").map_or(line.to_owned(), |l| format!("{l},1")))
+        .enumerate()
+        .map(|(row, line)| match line.strip_suffix(",0").filter(|_| row % 2 == 1) {
+            Some(harmless) => format!("{harmless},1"),
+            None => line.to_owned(),
+        })
         .collect();
     std::fs::write(&log, costly.join("\n")).unwrap();
     let mut arguments =
@@ -338,6 +400,23 @@ fn quickstart_replaces_only_what_it_made() {
     assert_eq!(page.matches("<h2>Evaluation</h2>").count(), 1, "one section compares the policies");
     let again = coptidice(&arguments);
     assert!(again.status.success() && String::from_utf8_lossy(&again.stderr).contains("replacing"));
+    assert!(!out.join("bc.part").exists() && !out.join("coptidice.part").exists());
+
+    // One that is stopped leaves the former runs as they are, and does not hinder the next.
+    let mut stopped = Command::new(env!("CARGO_BIN_EXE_coptidice"))
+        .args(["quickstart", "--steps", "1000000", "--out", text(&out)])
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let draft = out.join("bc.part").join("manifest.json");
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    while !draft.exists() && std::time::Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    stopped.kill().and_then(|()| stopped.wait()).expect("it was running");
+    assert!(draft.exists(), "it was stopped while it trained");
+    assert_eq!(bytes(&out.join("coptidice"), "report.html"), page.as_bytes(), "the same command and seed");
+    assert!(coptidice(&arguments).status.success());
 
     std::fs::remove_file(out.join("bc/manifest.json")).unwrap();
     let refused = coptidice(&arguments);

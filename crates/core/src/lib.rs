@@ -42,6 +42,7 @@ pub mod limits;
 pub mod occupancy;
 pub mod policy;
 pub mod rng;
+pub mod statistics;
 
 pub use cmdp::{Cmdp, CmdpError, CmdpParts, EpisodeEnd, Transitions};
 pub use divergence::Divergence;

@@ -78,7 +78,9 @@ pub fn check_limits(log: &Transitions, limits: &[Option<CostLimit>]) -> Vec<Prob
             CostLimit::PerStep { limit } => (limit, true),
             CostLimit::PerEpisode { limit, .. } => (limit, false),
         };
-        if value <= 0.0 {
+        // Below zero a limit is on a difference; whether it can be kept at all is the trainer's to say.
+        let pays_back = (0..log.len()).any(|row| log.costs(row)[k] < 0.0);
+        if value <= 0.0 && !pays_back {
             let message = format!("the limit is {value}: only a policy that never incurs this cost keeps it");
             problems.push(Problem::new(ProblemCode::ZeroLimit, message).column(name));
         }

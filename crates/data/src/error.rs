@@ -175,7 +175,7 @@ pub enum DataError {
         reason: String,
     },
     /// The target of a write is there already.
-    #[error("{}: exists already; remove it or choose another name", .path.display())]
+    #[error("{}: exists already; choose another name, or replace it by --overwrite", .path.display())]
     Exists {
         /// The target.
         path: PathBuf,

@@ -293,6 +293,10 @@ fn costs_and_limits_that_cannot_bind_are_remarked() {
     assert_eq!(check(0.39, LimitUnit::Step), [ProblemCode::AllAboveLimit]);
     assert_eq!(check(0.0, LimitUnit::Step), [ProblemCode::ZeroLimit, ProblemCode::AllAboveLimit]);
     assert!(check_limits(&log, &[None]).is_empty());
+    let paid_back =
+        Bench::new().with("costs", &Npy::F32((0..ROWS).map(|row| row as f32 - 10.0).collect()), None).read();
+    let negative = CostLimit::new(-1.0, LimitUnit::Step, EpisodeHorizon::Fixed(5.0)).unwrap();
+    assert!(check_limits(&paid_back.transitions, &[Some(negative)]).is_empty(), "a limit on a difference");
 }
 
 #[test]

@@ -13,6 +13,7 @@
 //! episode has none.
 
 use coptidice_core::CostLimit;
+use coptidice_core::statistics::{mean, standard_error};
 use serde::{Deserialize, Serialize};
 
 use crate::env::{CostTiming, EnvSpec, Environment};
@@ -248,16 +249,4 @@ impl CostFigures {
             },
         }
     }
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
-/// `s/√n` with the unbiased variance; none for fewer than two values.
-fn standard_error(values: &[f64]) -> Option<f64> {
-    let n = values.len() as f64;
-    let centre = mean(values);
-    let squares: f64 = values.iter().map(|value| (value - centre).powi(2)).sum();
-    (values.len() > 1).then(|| (squares / (n - 1.0) / n).sqrt())
 }

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use coptidice_nn::Pool;
 use ndarray::{Array1, Array2};
+use ndarray_npy::WriteNpyExt as _;
 
 use crate::failure::{Done, Failure};
+use crate::output::check_target;
 use crate::run_directory::RunDirectory;
 
 /// Flags of `act`.
@@ -27,11 +29,15 @@ pub(crate) struct Act {
     /// Seed of the draws where acting draws
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Replace a file that exists
+    #[arg(long)]
+    overwrite: bool,
 }
 
 impl Act {
     /// Scores the file.
     pub(crate) fn run(self) -> Done {
+        check_target(&self.to, self.overwrite)?;
         let run = RunDirectory::open(&self.run)?;
         let policy = crate::policies::load(&run.policy())?;
         let acting = crate::policies::acting(self.acting.as_deref())?.unwrap_or(policy.acting());
@@ -54,16 +60,18 @@ impl Act {
         let discrete = policy.action_low().is_empty();
         let actions =
             policy.act_batch(flat, acting, self.seed, &pool).map_err(|error| Failure::input(&error))?;
+        let mut file = Vec::new();
         let result = if discrete {
             let called = called(&policy.about().action_names);
             let ids = actions.iter().map(|&id| called.get(id as usize).copied().unwrap_or(id as i64));
-            ndarray_npy::write_npy(&self.to, &Array1::from(ids.collect::<Vec<i64>>()))
+            Array1::from(ids.collect::<Vec<i64>>()).write_npy(&mut file)
         } else {
             let shaped = Array2::from_shape_vec((rows, policy.action_width()), actions)
                 .map_err(|error| Failure::work(&error))?;
-            ndarray_npy::write_npy(&self.to, &shaped)
+            shaped.write_npy(&mut file)
         };
-        result.map_err(|error| Failure::writing(&self.to, &error))
+        result.map_err(|error| Failure::writing(&self.to, &error))?;
+        coptidice_report::write_whole(&self.to, &file).map_err(|error| Failure::writing(&self.to, &error))
     }
 
     /// The array, as f32.

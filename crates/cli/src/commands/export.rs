@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use coptidice_agents::export::exported_acting;
 
 use crate::failure::{Done, Failure};
+use crate::output::check_target;
 use crate::run_directory::RunDirectory;
 
 /// Flags of `export`.
@@ -23,6 +24,9 @@ pub(crate) struct Export {
     /// these do [default: the policy's own way]
     #[arg(long, value_name = "HOW")]
     acting: Option<String>,
+    /// Replace a file that exists
+    #[arg(long)]
+    overwrite: bool,
 }
 
 /// `--format`.
@@ -37,6 +41,7 @@ enum Format {
 impl Export {
     /// Writes the file.
     pub(crate) fn run(self) -> Done {
+        check_target(&self.to, self.overwrite)?;
         let run = RunDirectory::open(&self.run)?;
         let mut policy = crate::policies::load(&run.policy())?;
         if let Some(acting) = crate::policies::acting(self.acting.as_deref())? {

@@ -6,6 +6,7 @@ use clap::Args;
 use coptidice_agents::config::RawLimit;
 use coptidice_agents::{Algorithm, RawConfig, TrainOutcome};
 use coptidice_core::LimitUnit;
+use coptidice_core::statistics::{mean, standard_error};
 use coptidice_data::Transitions;
 use coptidice_report::page::{Evaluation as EvaluationTable, Section};
 use coptidice_sim::{Evaluation, hazard};
@@ -19,6 +20,8 @@ use crate::training::{Job, stop_on_interrupt, train};
 
 /// Average cost of a step that the policy must keep: 4 of the 200 steps of an episode.
 const LIMIT: f64 = 0.02;
+/// What is trained.
+const ALGORITHMS: [Algorithm; 2] = [Algorithm::Bc, Algorithm::Coptidice];
 /// Episodes of the simulated log.
 const LOGGED_EPISODES: usize = 300;
 /// Share of them that keep the limit.
@@ -35,7 +38,7 @@ const SETTINGS: &str = "alpha = 0.05\nepsilon = 0.2\n";
 /// Flags of `quickstart`.
 #[derive(Args)]
 pub(crate) struct Quickstart {
-    /// Directory for the runs and the report; runs of a former quickstart in it are replaced
+    /// Directory for the runs and the report; runs of a former quickstart in it are replaced once the new ones are complete
     #[arg(long, value_name = "DIR", default_value = "runs/quickstart")]
     out: PathBuf,
     /// Seed of the log, of training and of the evaluation
@@ -50,13 +53,11 @@ impl Quickstart {
     /// Simulates, trains, evaluates, and writes the page.
     pub(crate) fn run(self) -> Done {
         stop_on_interrupt();
-        let former = [Algorithm::Bc, Algorithm::Coptidice].map(|algorithm| self.run_path(algorithm));
-        for run in &former {
-            check_own(run)?;
-        }
-        for run in former.iter().filter(|run| run.exists()) {
-            eprintln!("replacing the run of a former quickstart in {}", run.display());
-            std::fs::remove_dir_all(run).map_err(|error| Failure::writing(run, &error))?;
+        for algorithm in ALGORITHMS {
+            check_own(&self.run_path(algorithm))?;
+            // One that was stopped may have left a draft.
+            check_own(&self.draft_path(algorithm))?;
+            remove(&self.draft_path(algorithm))?;
         }
         eprintln!(
             "simulating {LOGGED_EPISODES} episodes of hazard navigation; {:.0}% keep the limit of {LIMIT} per step",
@@ -78,12 +79,21 @@ impl Quickstart {
         let paths = hazard_section(&data, &[("bc", &cloned), ("coptidice", &learned)]);
         let page = compose(&run, Some(vec![paths, Section::from(&table)]))?;
         page.write(&run.report()).map_err(|error| Failure::work(&error))?;
+        for algorithm in ALGORITHMS {
+            replace(&self.draft_path(algorithm), &self.run_path(algorithm))?;
+        }
+        let run = RunDirectory::open(&self.run_path(Algorithm::Coptidice))?;
         line(table.table().to_text(Some(110)).trim_end())?;
         line(&format!("report: {}", run.report().display()))
     }
 
     fn run_path(&self, algorithm: Algorithm) -> PathBuf {
         self.out.join(algorithm.name())
+    }
+
+    /// Where a run is made: it takes the place of a former one only when it is complete.
+    fn draft_path(&self, algorithm: Algorithm) -> PathBuf {
+        self.out.join(format!("{}.part", algorithm.name()))
     }
 
     fn train_and_evaluate(
@@ -104,7 +114,7 @@ impl Quickstart {
             problems: Vec::new(),
             log_name: format!("{LOG_NAME}, seed {}", self.seed),
             raw,
-            out: &self.run_path(algorithm),
+            out: &self.draft_path(algorithm),
             resume: false,
             command: std::env::args().collect(),
             show_progress: true,
@@ -129,6 +139,22 @@ impl Quickstart {
     }
 }
 
+fn remove(run: &Path) -> Done {
+    if !run.exists() {
+        return Ok(());
+    }
+    std::fs::remove_dir_all(run).map_err(|error| Failure::writing(run, &error))
+}
+
+/// Puts a complete run where a former one may be.
+fn replace(draft: &Path, run: &Path) -> Done {
+    if run.exists() {
+        eprintln!("replacing the run of a former quickstart in {}", run.display());
+        remove(run)?;
+    }
+    std::fs::rename(draft, run).map_err(|error| Failure::writing(run, &error))
+}
+
 /// Refuses a directory with anything in it that no quickstart made.
 fn check_own(run: &Path) -> Done {
     let empty = std::fs::read_dir(run).is_ok_and(|mut entries| entries.next().is_none());
@@ -151,11 +177,7 @@ fn logged_row(data: &Transitions) -> coptidice_report::page::EvaluationRow {
     let n = episodes.len() as f64;
     let returns = data.episode_totals(|i| data.reward(i));
     let costs = data.episode_totals(|i| data.costs(i)[0]);
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / n;
-    let stderr = |values: &[f64]| {
-        let centre = mean(values);
-        (values.iter().map(|v| (v - centre) * (v - centre)).sum::<f64>() / (n - 1.0) / n).sqrt()
-    };
+    let stderr = |values: &[f64]| standard_error(values).unwrap_or(f64::NAN);
     let steps = data.len() as f64 / n;
     let over = episodes.iter().zip(&costs).filter(|(e, c)| **c / e.len as f64 > LIMIT).count();
     coptidice_report::page::EvaluationRow {

@@ -72,6 +72,7 @@ impl Train {
                 format!("stopped at step {step}; checkpoint {}", checkpoint.display()),
                 "go on with the same command and --resume",
             )),
+            TrainOutcome::Infeasible(limit) => Err(Failure::infeasible(&limit)),
             TrainOutcome::Diverged { quantity, value, advice, step, last_good_checkpoint } => {
                 crate::pages::write_run_report(&run)?;
                 let kept = last_good_checkpoint

@@ -10,6 +10,7 @@ use coptidice_tabular::Outcome;
 use coptidice_tabular::from_logs::LogSolution;
 
 use crate::commands::tabular::{FiniteLog, SolveResult, estimate_in_unit, in_unit, usable};
+use crate::run_directory::readings;
 
 /// The page.
 pub(crate) fn solution(
@@ -153,8 +154,9 @@ fn facts(result: &SolveResult) -> Vec<(String, String)> {
     ];
     for cost in &result.costs {
         let text = format!(
-            "{} per step, {} per episode; given per {}",
-            cost.limit_per_step, cost.limit_per_episode, cost.limit_unit
+            "{}; given per {}",
+            readings(cost.limit_per_step, cost.limit_per_episode),
+            cost.limit_unit
         );
         facts.push((format!("limit of {}", cost.name), text));
     }

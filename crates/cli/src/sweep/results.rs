@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use coptidice_core::statistics::{mean, standard_error};
 use coptidice_data::Transitions;
 
 use super::{CellResult, Sweep};
@@ -99,14 +100,8 @@ fn row(csv: &mut String, page: &mut String, cells: &[CellResult], limit: f64) {
 
 fn spread(values: impl Iterator<Item = f64>) -> Option<Spread> {
     let values: Vec<f64> = values.collect();
-    let n = values.len() as f64;
-    if values.is_empty() {
-        return None;
-    }
-    let mean = values.iter().sum::<f64>() / n;
-    let square: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
-    let stderr = if values.len() > 1 { (square / (n - 1.0) / n).sqrt() } else { 0.0 };
-    Some(Spread { mean, stderr })
+    (!values.is_empty())
+        .then(|| Spread { mean: mean(&values), stderr: standard_error(&values).unwrap_or(0.0) })
 }
 
 /// What the log itself earned and cost.
