@@ -21,6 +21,10 @@ use coptidice_data::{
 };
 use rand::RngExt;
 
+#[path = "../tests/common/mod.rs"]
+mod common;
+use common::memory;
+
 const DIM: usize = 14;
 const EPISODE: usize = 1000;
 
@@ -99,11 +103,4 @@ fn measure(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     Ok(())
-}
-
-/// One figure of the process, in bytes, where the system gives it.
-fn memory(key: &str) -> Option<usize> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with(key))?;
-    line.split_whitespace().nth(1)?.parse::<usize>().ok().map(|kilobytes| 1024 * kilobytes)
 }

@@ -8,16 +8,12 @@ use coptidice_data::{
     write,
 };
 
+mod common;
+use common::memory;
+
 const ROWS: usize = 1_000_000;
 const DIM: usize = 14;
 const EPISODE: usize = 1000;
-
-/// A figure of this process from the kernel, in bytes.
-fn memory(key: &str) -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with(key)).unwrap();
-    1024 * line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap()
-}
 
 fn write_logs(directory: &std::path::Path) {
     let mut builder = TransitionsBuilder::new(Schema {
@@ -58,10 +54,10 @@ const LOG: &str = "COPTIDICE_TEST_LOG";
 
 /// Loads the log and prints the bytes of its columns and those that the process took at the peak.
 fn load_and_report(path: &std::path::Path) {
-    let before = memory("VmHWM:");
+    let before = memory("VmHWM:").unwrap();
     let log = load(path, &ReadOptions::default(), &CheckOptions::default()).unwrap().transitions;
     assert_eq!(log.len(), ROWS);
-    println!("held and peak: {} {}", log.column_bytes(), memory("VmHWM:") - before);
+    println!("held and peak: {} {}", log.column_bytes(), memory("VmHWM:").unwrap() - before);
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub(super) fn check_size(config: &TrainConfig) -> Result<(), ConfigError> {
     {
         range(blocks.len() <= MOST_BLOCKS, field, &format!("{} blocks", blocks.len()), "at most 100 blocks")?;
         for (number, block) in blocks.iter().enumerate() {
-            let value = format!("a block {} of width {}", number + 1, width(block));
+            let value = format!("block {} of width {}", number + 1, width(block));
             range((1..=MOST_UNITS).contains(&width(block)), field, &value, "widths of 1 to 16384")?;
         }
     }
