@@ -3,11 +3,13 @@
 use crate::Pool;
 use crate::cache::{Chunk, Sums};
 use crate::kernels;
-use crate::product::{self, outer};
+use crate::product::{self, TALLEST, outer};
 use crate::spec::{Block, Linear};
 
-/// Rows of a weight's gradient that make a piece: enough to use a panel of the right side often.
+/// The most rows of a weight's gradient that make a piece: enough to use a panel of the right side often.
 const PIECE_ROWS: usize = 258;
+/// The least, unless the weight has fewer.
+const FEWEST_ROWS: usize = 66;
 
 /// Which affine map of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +43,9 @@ impl Piece {
 pub(crate) fn pieces(blocks: &[Block]) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut add = |block, affine, linear: Linear| {
-        let rows = linear.output.div_ceil(linear.output.div_ceil(PIECE_ROWS));
+        // Two pieces at least, so that two threads have work, and whole tiles in all but the last.
+        let wanted = linear.output.div_ceil(PIECE_ROWS).max(2);
+        let rows = linear.output.div_ceil(wanted).next_multiple_of(TALLEST).max(FEWEST_ROWS);
         for from in (0..linear.output).step_by(rows) {
             pieces.push(Piece { block, affine, linear, from, to: linear.output.min(from + rows) });
         }
@@ -56,6 +60,21 @@ pub(crate) fn pieces(blocks: &[Block]) -> Vec<Piece> {
         }
     }
     pieces
+}
+
+/// How many of the first pieces, not none and not all, are about as much work as the others.
+fn half_the_work(pieces: &[Piece]) -> usize {
+    let work = |piece: &Piece| (piece.to - piece.from) * piece.linear.input;
+    let total: usize = pieces.iter().map(work).sum();
+    let mut before = 0;
+    for (index, piece) in pieces.iter().enumerate() {
+        // A piece belongs to the half in which more of it lies.
+        if index > 0 && 2 * before + work(piece) > total {
+            return index;
+        }
+        before += work(piece);
+    }
+    pieces.len() - 1
 }
 
 /// The rows of the network's input that belong to each chunk.
@@ -111,7 +130,7 @@ impl Sources<'_> {
             [] => {}
             [piece] => self.add_piece(piece, &mut grads[piece.start() - base..piece.end() - base]),
             _ => {
-                let (left, right) = pieces.split_at(pieces.len() / 2);
+                let (left, right) = pieces.split_at(half_the_work(pieces));
                 let middle = right[0].start();
                 let (left_grads, right_grads) = grads.split_at_mut(middle - base);
                 pool.join(

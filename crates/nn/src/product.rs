@@ -19,7 +19,7 @@ pub(crate) const DEPTH: usize = 1024;
 /// Rows of the left side that pass one after the other: they stay near while panels change.
 const ROWS: usize = 258;
 /// The most rows of a tile in any instruction set.
-const TALLEST: usize = 6;
+pub(crate) const TALLEST: usize = 6;
 /// The widest panel of any instruction set; buffers for panels are padded to it.
 const WIDEST: usize = 64;
 /// Rows copied at a time when tiles are gathered from columns.
@@ -573,19 +573,22 @@ unsafe fn kernel<
         if !GATHERED {
             fetch::<false>(next.wrapping_add(line * LINE));
         }
-        for term in from..terms.min(from + FETCH_EVERY) {
-            let mut right = [simd.splat_f32s(0.0); USED];
-            for v in 0..USED {
-                // SAFETY: inside the panel, by the caller's contract.
-                right[v] = unsafe { b.add((term * VECTORS + v) * lanes).cast::<S::f32s>().read_unaligned() };
-            }
-            for r in 0..TILE {
-                let place = if GATHERED { term * TILE + r } else { r * step + term };
-                // SAFETY: inside the tile, by the caller's contract.
-                let left = simd.splat_f32s(unsafe { *tile.add(place) });
-                for v in 0..USED {
-                    sums[r][v] = simd.mul_add_e_f32s(left, right[v], sums[r][v]);
-                }
+        // Written out: a loop's counters and addresses would take a sixth of the slots that multiply-adds need.
+        macro_rules! add_terms {
+            ($($ahead:literal)*) => {
+                // SAFETY: by the caller's contract, the terms being below `terms`.
+                $(unsafe {
+                    let term = from + $ahead;
+                    add_term::<S, TILE, VECTORS, USED, GATHERED>(simd, term, tile, step, b, &mut sums);
+                })*
+            };
+        }
+        if terms - from >= FETCH_EVERY {
+            add_terms!(0 1 2 3 4 5 6 7);
+        } else {
+            for term in from..terms {
+                // SAFETY: as above.
+                unsafe { add_term::<S, TILE, VECTORS, USED, GATHERED>(simd, term, tile, step, b, &mut sums) };
             }
         }
     }
@@ -597,6 +600,41 @@ unsafe fn kernel<
                 let sum = if add { simd.add_f32s(target.read_unaligned(), sums[r][v]) } else { sums[r][v] };
                 target.write_unaligned(sum);
             }
+        }
+    }
+}
+
+/// Adds one term of the tile's columns times the panel's row to the sums.
+///
+/// # Safety
+/// As for [`kernel`]; `term` must be below its `terms`.
+#[inline(always)]
+unsafe fn add_term<
+    S: Simd,
+    const TILE: usize,
+    const VECTORS: usize,
+    const USED: usize,
+    const GATHERED: bool,
+>(
+    simd: S,
+    term: usize,
+    tile: *const f32,
+    step: usize,
+    b: *const f32,
+    sums: &mut [[S::f32s; USED]; TILE],
+) {
+    let lanes = S::F32_LANES;
+    let mut right = [simd.splat_f32s(0.0); USED];
+    for v in 0..USED {
+        // SAFETY: inside the panel, by the caller's contract.
+        right[v] = unsafe { b.add((term * VECTORS + v) * lanes).cast::<S::f32s>().read_unaligned() };
+    }
+    for r in 0..TILE {
+        let place = if GATHERED { term * TILE + r } else { r * step + term };
+        // SAFETY: inside the tile, by the caller's contract.
+        let left = simd.splat_f32s(unsafe { *tile.add(place) });
+        for v in 0..USED {
+            sums[r][v] = simd.mul_add_e_f32s(left, right[v], sums[r][v]);
         }
     }
 }
