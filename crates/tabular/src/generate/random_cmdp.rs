@@ -27,8 +27,12 @@ pub const INITIAL_STATE: StateId = StateId(0);
 /// By how much the cost of the optimum may miss the limit and still count as binding, as in the reference.
 const BINDING_TOLERANCE: f64 = 1e-4;
 
-/// Draws of the costs after which a limit is said not to bind for any.
+/// Draws of the costs after which the transitions are drawn anew: in one of some thousand CMDPs the best policy rests on
+/// free actions so much that no costs make the limit bind.
 const MAX_COST_DRAWS: u32 = 100_000;
+
+/// Draws of the transitions after which a limit is said not to bind for any.
+const MAX_TRANSITION_DRAWS: u32 = 3;
 
 /// Which action of a state is free of cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -85,7 +89,7 @@ pub struct RandomCmdp {
     pub goal: StateId,
     /// The last state.
     pub absorbing: StateId,
-    /// How often the costs were drawn until the limit was binding.
+    /// How often the costs were drawn until the limit was binding, since the transitions were drawn last.
     pub cost_draws: u32,
 }
 
@@ -123,29 +127,31 @@ impl RandomCmdpConfig {
     /// If a setting is impossible, or no costs were found under which the limit binds.
     pub fn draw(&self, seed: u64, index: u64) -> Result<RandomCmdp, GenerateError> {
         self.validate()?;
-        let mut kernel = Successors::draw(self, &mut rng::stream(seed, "tabular transitions", index));
-        let goal = kernel.hardest_goal(self.gamma).ok_or(GenerateError::NothingReachable)?;
-        kernel.redirect(goal.index());
-        let choice = kernel.greedy(goal, self.gamma);
-        let occupancy = kernel.occupancy(&choice, self.gamma);
-
         let mut random = rng::stream(seed, "tabular costs", index);
         let beta = Beta::new(self.cost_shape, self.cost_shape)
             .map_err(|_| GenerateError::Setting { field: "cost_shape", why: "give a positive number" })?;
-        for cost_draws in 1..=MAX_COST_DRAWS {
-            let cost = self.draw_cost(&beta, &mut random);
-            let paid: f64 = occupancy
-                .iter()
-                .enumerate()
-                .map(|(s, d)| d * cost[s * self.actions + choice[s].index()])
-                .sum();
-            if paid >= self.limit - BINDING_TOLERANCE {
-                let cmdp = kernel.into_cmdp(goal, cost, self.gamma)?;
-                let absorbing = StateId(self.states as u32 - 1);
-                return Ok(RandomCmdp { cmdp, goal, absorbing, cost_draws });
+        let mut transitions = rng::stream(seed, "tabular transitions", index);
+        for _ in 0..MAX_TRANSITION_DRAWS {
+            let mut kernel = Successors::draw(self, &mut transitions);
+            let goal = kernel.hardest_goal(self.gamma).ok_or(GenerateError::NothingReachable)?;
+            kernel.redirect(goal.index());
+            let choice = kernel.greedy(goal, self.gamma);
+            let occupancy = kernel.occupancy(&choice, self.gamma);
+            for cost_draws in 1..=MAX_COST_DRAWS {
+                let cost = self.draw_cost(&beta, &mut random);
+                let paid: f64 = occupancy
+                    .iter()
+                    .enumerate()
+                    .map(|(s, d)| d * cost[s * self.actions + choice[s].index()])
+                    .sum();
+                if paid >= self.limit - BINDING_TOLERANCE {
+                    let cmdp = kernel.into_cmdp(goal, cost, self.gamma)?;
+                    let absorbing = StateId(self.states as u32 - 1);
+                    return Ok(RandomCmdp { cmdp, goal, absorbing, cost_draws });
+                }
             }
         }
-        Err(GenerateError::NeverBinds { limit: self.limit, draws: MAX_COST_DRAWS })
+        Err(GenerateError::NeverBinds { limit: self.limit, draws: MAX_TRANSITION_DRAWS * MAX_COST_DRAWS })
     }
 
     /// Costs `[S*A]`, zero for each state's free action and in the absorbing state.
@@ -414,6 +420,27 @@ mod tests {
         let rows = drawn.cmdp.cost(0)[..196].chunks(4);
         let free: Vec<usize> = rows.map(|row| row.iter().position(|&c| c == 0.0).unwrap()).collect();
         assert!((0..4).all(|a| free.contains(&a)), "49 draws miss an action with probability below 1e-5");
+    }
+
+    /// With every cost at its largest, 1, the best policy of the first transitions still costs less than the limit.
+    #[test]
+    fn transitions_that_no_costs_bind_are_drawn_anew() {
+        let config =
+            RandomCmdpConfig { states: 5, connectivity: 2, limit: 0.3, ..RandomCmdpConfig::default() };
+        let most = |index| {
+            let mut kernel = Successors::draw(&config, &mut rng::stream(3, "tabular transitions", index));
+            let goal = kernel.hardest_goal(config.gamma)?;
+            kernel.redirect(goal.index());
+            let choice = kernel.greedy(goal, config.gamma);
+            let occupancy = kernel.occupancy(&choice, config.gamma);
+            let last = config.states - 1;
+            Some((0..last).filter(|&s| choice[s].index() != 0).map(|s| occupancy[s]).sum::<f64>())
+        };
+        let hopeless: Vec<u64> = (0..40).filter(|&i| most(i).is_some_and(|m| m < 0.01)).collect();
+        assert!(!hopeless.is_empty());
+        for index in hopeless {
+            assert!(config.draw(3, index).is_ok(), "CMDP {index}");
+        }
     }
 
     #[test]
