@@ -2,7 +2,7 @@
 //!
 //! A policy that stays within the log has an occupancy `d` over logged steps, so that `E_d[c]` is at least the least
 //! logged cost. Where a discounted process ends, `d` lacks the mass after the end, at no cost: the bound is then at
-//! most 0. This finds signs turned round and limits in another unit; most limits that cannot be kept show only in
+//! most 0 (`CostConstraint::out_of_reach`). This finds signs turned round and limits in another unit; most limits that cannot be kept show only in
 //! training.
 
 use coptidice_core::{CostLimit, LimitUnit};
@@ -13,8 +13,8 @@ use crate::config::{LogFacts, TrainConfig, unit_of};
 /// A limit below what every logged step costs.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error(
-    "no policy that stays within the log keeps the limit of {limit} per {unit} on {cost}: no logged step costs less \
-     than {least}"
+    "no policy that stays within the log keeps the limit of {} per {unit} on {cost}: no logged step costs less than {}",
+    digits(*limit), digits(*least)
 )]
 pub struct InfeasibleLimit {
     /// Name of the cost.
@@ -25,6 +25,11 @@ pub struct InfeasibleLimit {
     pub unit: LimitUnit,
     /// Least cost of a logged step.
     pub least: f64,
+}
+
+/// Six significant digits, without those that say nothing.
+fn digits(value: f64) -> f64 {
+    format!("{value:.5e}").parse().unwrap_or(value)
 }
 
 impl InfeasibleLimit {
@@ -45,17 +50,10 @@ pub fn infeasible_limit(config: &TrainConfig, data: &Transitions) -> Option<Infe
         let costs = (0..data.len()).map(|row| data.costs(row)[column]);
         let least = f64::from(costs.fold(f32::INFINITY, f32::min));
         let constraint = limit.limit.constraint(config.reading(&facts)).ok()?;
-        let bound = if loses_mass { least.min(0.0) } else { least };
-        let infeasible = if constraint.last_step_credit == 0.0 {
-            bound > constraint.limit
-        } else {
-            // An episode has at least one step, and costs that are not negative add up.
-            least >= 0.0 && least > constraint.last_step_credit
-        };
         let value = match limit.limit {
             CostLimit::PerStep { limit } | CostLimit::PerEpisode { limit, .. } => limit,
         };
-        infeasible.then(|| InfeasibleLimit {
+        constraint.out_of_reach(least, loses_mass).then(|| InfeasibleLimit {
             cost: limit.cost.clone(),
             limit: value,
             unit: unit_of(limit.limit),
@@ -84,6 +82,11 @@ mod tests {
         assert!(check(-1.0, "episode", "gamma = 1.0").is_some());
         assert!(check(0.5 * least, "step", "gamma = 1.0").is_some());
         assert!(check(least, "step", "gamma = 1.0").is_none(), "the limit itself may be reached");
+        // A cost of 0.1 is stored as 0.10000000149.
+        assert!(check(least * (1.0 - 5e-8), "step", "gamma = 1.0").is_none(), "equal in single precision");
+        let shown =
+            check(-0.1, "step", "").map(|limit| InfeasibleLimit { least: f64::from(0.1_f32), ..limit });
+        assert!(shown.unwrap().to_string().ends_with("less than 0.1"));
         // What has ended costs nothing: a policy that ends early may be below.
         assert!(check(0.5 * least, "step", "gamma = 0.5").is_none());
         assert!(check(-0.1, "step", "algo = \"optidice\"").is_none(), "it keeps no limit");

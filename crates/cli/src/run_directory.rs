@@ -68,7 +68,12 @@ impl RunDirectory {
         std::fs::create_dir_all(root).map_err(|error| {
             Failure::usage(format!("{}: {error}", root.display()), "choose an --out that can be written")
         })?;
-        Ok(RunDirectory { root: root.to_owned() })
+        Ok(Self::at(root))
+    }
+
+    /// A directory that need not be there.
+    pub(crate) fn at(root: &Path) -> Self {
+        RunDirectory { root: root.to_owned() }
     }
 
     /// A directory that holds a finished run.

@@ -8,8 +8,8 @@ mod results;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use coptidice_agents::config::RawLimit;
-use coptidice_agents::{RawConfig, TrainOutcome};
+use coptidice_agents::config::{Extraction, Preset, RawLimit};
+use coptidice_agents::{Algorithm, LogFacts, RawConfig, TrainOutcome};
 use coptidice_core::LimitUnit;
 use coptidice_data::{CheckOptions, ReadOptions, Transitions};
 use coptidice_report::metrics::History;
@@ -128,7 +128,7 @@ pub(crate) struct CellResult {
     pub(crate) settings: String,
     /// Fingerprint of the log.
     pub(crate) fingerprint: String,
-    /// Whether training came to its end; no figure of a simulator otherwise.
+    /// Whether training came to its end, or why not; no figure of a simulator then.
     pub(crate) outcome: String,
     /// Mean return of an episode in the simulator.
     pub(crate) return_mean: Option<f64>,
@@ -217,8 +217,28 @@ impl Sweep {
                 "use a name of the description",
             ));
         }
-        std::fs::create_dir_all(out.join("cells")).map_err(|error| Failure::writing(&out, &error))?;
-        Ok(Sweep { plan, logs, out })
+        let sweep = Sweep { plan, logs, out };
+        sweep.check_variants()?;
+        let cells = sweep.out.join("cells");
+        std::fs::create_dir_all(&cells).map_err(|error| Failure::writing(&sweep.out, &error))?;
+        Ok(sweep)
+    }
+
+    /// Refuses settings that cannot be used before anything is trained, with the variant that they are of.
+    fn check_variants(&self) -> Done {
+        for log in &self.plan.logs {
+            let facts = LogFacts::of(self.data(&log.name));
+            for variant in &self.plan.variants {
+                let raw = self.config(Cell { log, variant, seed: self.plan.seeds[0] })?;
+                raw.validate(&facts).map_err(|error| {
+                    Failure::usage(
+                        format!("variant {} on log {}: {error}", variant.name, log.name),
+                        "mend the settings of the variant, or those that all variants share",
+                    )
+                })?;
+            }
+        }
+        Ok(())
     }
 
     /// Every cell, in a fixed order.
@@ -269,6 +289,7 @@ impl Sweep {
         let mut settings = self.plan.settings.clone();
         crate::settings::lay_over(&mut settings, cell.variant.settings.clone());
         let mut raw = crate::settings::from_table(settings)?;
+        drop_foreign(&mut raw, &cell.variant.settings);
         raw.seed = Some(cell.seed);
         raw.threads = Some(1);
         raw.limits = vec![RawLimit {
@@ -278,6 +299,32 @@ impl Sweep {
             horizon: None,
         }];
         Ok(raw)
+    }
+}
+
+/// Drops what is shared by all variants and is of another extraction than this variant's. What the variant sets itself
+/// stays, to be refused where it does not apply.
+fn drop_foreign(raw: &mut RawConfig, own: &toml::Table) {
+    let algo = raw.algo.unwrap_or(Algorithm::Coptidice);
+    if algo == Algorithm::Bc {
+        return;
+    }
+    let usual = || raw.preset.unwrap_or(Preset::Fast).extraction(algo);
+    let guided = raw.extraction.unwrap_or_else(usual) == Extraction::CriticGuided;
+    if !guided && !own.contains_key("critic") {
+        raw.critic = None;
+    }
+    if raw.extraction.unwrap_or_else(usual) != Extraction::StateNormalized
+        && !own.contains_key("state_weight")
+    {
+        raw.state_weight = None;
+    }
+    let own_mixture = own
+        .get("networks")
+        .and_then(toml::Value::as_table)
+        .is_some_and(|networks| networks.contains_key("mixture_components"));
+    if let (true, false, Some(networks)) = (guided, own_mixture, &mut raw.networks) {
+        networks.mixture_components = None;
     }
 }
 
@@ -335,7 +382,11 @@ fn run_cell(sweep: &Sweep, cell: Cell<'_>) -> Done {
         show_progress: false,
     };
     let (run, _, outcome) = train(job)?;
-    let history = run.history()?;
+    let history = match outcome {
+        // Nothing was trained.
+        TrainOutcome::Infeasible(_) => History::default(),
+        _ => run.history()?,
+    };
     let fingerprint = sweep.data(&cell.log.name).fingerprint().to_string();
     let mut result = promises(cell, written(&sweep.config(cell)?)?, fingerprint, &history);
     match outcome {
@@ -356,7 +407,7 @@ fn run_cell(sweep: &Sweep, cell: Cell<'_>) -> Done {
         TrainOutcome::Diverged { quantity, step, .. } => {
             result.outcome = format!("diverged at step {step}: {quantity}");
         }
-        TrainOutcome::Infeasible(limit) => return Err(Failure::infeasible(&limit)),
+        TrainOutcome::Infeasible(limit) => result.outcome = format!("infeasible: {limit}"),
         TrainOutcome::Stopped { .. } => {
             return Err(Failure::work_because("stopped", "the same command goes on where it was"));
         }

@@ -72,9 +72,9 @@ pub(crate) fn train(job: Job<'_>) -> Result<(RunDirectory, TrainConfig, TrainOut
             "choose another --out, or go on with it by --resume",
         ));
     }
-    // An outcome, but one that leaves nothing to write.
+    // An outcome that leaves nothing to write.
     if let Some(limit) = infeasible_limit(&config, job.data) {
-        return Err(Failure::infeasible(&limit));
+        return Ok((RunDirectory::at(job.out), config, TrainOutcome::Infeasible(limit)));
     }
     let mut problems = job.problems;
     problems.extend(check_limits(job.data, &limits_by_column(&config, job.data)));

@@ -88,3 +88,48 @@ fn descriptions_that_cannot_be_meant_are_refused_at_once() {
     }
     assert!(!directory.path().join("out").exists(), "nothing was trained");
 }
+
+/// A limit that no logged step keeps is the outcome of the cells that have a limit, and of no others.
+#[test]
+fn a_limit_that_cannot_be_kept_is_the_outcome_of_its_cells() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (plan, out) = (directory.path().join("plan.toml"), directory.path().join("out"));
+    std::fs::write(&plan, PLAN.replace("limit = 0.02", "limit = -0.02")).expect("a plan");
+    let output = sweep(&plan, &out, &[]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let cell = std::fs::read_to_string(out.join("cells/half+coptidice+0.json")).expect("an outcome");
+    assert!(cell.contains("\"outcome\": \"infeasible: no policy"), "{cell}");
+    assert!(
+        table(&out).contains("half,bc,2,2,") && table(&out).contains("half,coptidice,2,0,"),
+        "{}",
+        table(&out)
+    );
+    let page = std::fs::read_to_string(out.join("results.md")).expect("a page");
+    assert!(page.contains("(0 of 2 ended; infeasible)"), "{page}");
+}
+
+/// Of shared settings a variant takes those of its extraction; its own must be of it.
+#[test]
+fn shared_settings_of_another_extraction_are_dropped_and_own_ones_refused() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (plan, out) = (directory.path().join("plan.toml"), directory.path().join("out"));
+    let shared = PLAN.replace(
+        "steps = 12\n",
+        "steps = 12\ncritic = { guidance = 0.5 }\nstate_weight = { clip = 3.0 }\nnetworks.mixture_components = 3\n",
+    );
+    let with = |variant: &str| {
+        format!(
+            "{shared}\n[[variants]]\nname = \"weighted\"\nsettings = {{ extraction = \"weighted_bc\"{variant} }}\n"
+        )
+    };
+    std::fs::write(&plan, with("")).expect("a plan");
+    let output = sweep(&plan, &out, &[]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(table(&out).contains("half,weighted,2,2,"), "{}", table(&out));
+    std::fs::write(&plan, with(", critic = { guidance = 0.7 }")).expect("a plan");
+    let refused = sweep(&plan, &directory.path().join("new"), &[]);
+    let message = String::from_utf8_lossy(&refused.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(refused.status.code(), Some(2), "{message}");
+    assert!(message.contains("variant weighted on log half: [critic] is set"), "{message}");
+    assert!(!directory.path().join("new").exists(), "nothing was trained");
+}

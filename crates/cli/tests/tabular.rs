@@ -76,7 +76,7 @@ const COLUMNS: &[&str] = &[
 ];
 
 fn solve(logs: &Path, out: &Path, more: &[&str]) -> Output {
-    let mut arguments = vec!["tabular", "solve", "--logs", text(logs), "--out", text(out)];
+    let mut arguments = vec!["tabular", "solve", "--logs", text(logs), "--out", text(out), "--overwrite"];
     arguments.extend(COLUMNS);
     arguments.extend(more);
     coptidice(&arguments)
@@ -141,6 +141,9 @@ fn impossible_limits_are_an_outcome_and_leave_no_policy() {
     let possible = ["--limit", "harm=0.2", "--limit", "beds=2", "--limit-unit", "episode"];
     succeeded(&solve(&logs, &out, &possible));
     assert!(out.join("policy.json").exists());
+    let unasked = coptidice(&["tabular", "solve", "--logs", text(&logs), "--out", text(&out)]);
+    assert_eq!(unasked.status.code(), Some(2));
+    assert!(stderr(&unasked).contains("--overwrite"), "{}", stderr(&unasked));
     for algo in ["coptidice", "naive", "lp", "spibb"] {
         // A negative limit is a number like any other: no policy can meet it.
         for beds in ["beds=0.5", "beds=-1"] {
@@ -151,6 +154,48 @@ fn impossible_limits_are_an_outcome_and_leave_no_policy() {
             assert_eq!(printed["outcome"], "infeasible", "{algo}");
             assert!(!out.join("policy.json").exists(), "nothing to deploy by mistake");
             assert!(std::fs::read_to_string(out.join("report.html")).unwrap().contains("No policy meets"));
+        }
+    }
+}
+
+/// Stays that can be drawn out for ever at no cost: on the restart chain that meets any limit per episode, also one
+/// that no episode keeps.
+#[test]
+fn a_policy_that_never_ends_keeps_no_limit_per_episode() {
+    let directory = tempfile::tempdir().unwrap();
+    let (logs, out) = (directory.path().join("ward.csv"), directory.path().join("run"));
+    let mut rows = String::from("episode,step,state,action,reward,cost_harm,next_state,terminal\n");
+    for episode in 0..40 {
+        let waits = episode % 4;
+        for step in 0..waits {
+            rows += &format!("{episode},{step},ill,wait,0,0,ill,0\n");
+        }
+        rows += &format!("{episode},{waits},ill,treat,1,1,ill,1\n");
+    }
+    std::fs::write(&logs, rows).unwrap();
+    for (limit, outcome) in [("-1", "infeasible"), ("-0.01", "infeasible"), ("0.5", ""), ("0", "")] {
+        for algo in ["coptidice", "naive", "lp", "spibb"] {
+            let output = coptidice(&[
+                "tabular",
+                "solve",
+                "--logs",
+                text(&logs),
+                "--limit",
+                limit,
+                "--limit-unit",
+                "episode",
+                "--algo",
+                algo,
+                "--json",
+                "--overwrite",
+                "--out",
+                text(&out),
+            ]);
+            assert_eq!(output.status.code(), Some(3), "{algo} {limit}: {}", stderr(&output));
+            let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert!(outcome.is_empty() || printed["outcome"] == outcome, "{algo} {limit}: {printed}");
+            assert_ne!(printed["outcome"], "solved");
+            assert!(!out.join("policy.json").exists(), "nothing to deploy by mistake");
         }
     }
 }

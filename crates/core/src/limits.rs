@@ -117,6 +117,25 @@ pub struct CostConstraint {
     pub last_step_credit: f64,
 }
 
+impl CostConstraint {
+    /// Whether no occupancy over steps of which none costs less than `least` meets the constraint, as far as that
+    /// bound shows. `loses_mass`: the process ends under a discount, so that occupancies lack the mass after the end.
+    ///
+    /// Logs hold costs in single precision: what lies within its rounding of the limit is equal to it.
+    #[must_use]
+    pub fn out_of_reach(&self, least: f64, loses_mass: bool) -> bool {
+        let above =
+            |least: f64, limit: f64| least - limit > f64::from(f32::EPSILON) * least.abs().max(limit.abs());
+        if self.last_step_credit == 0.0 {
+            // What has ended costs nothing.
+            above(if loses_mass { least.min(0.0) } else { least }, self.limit)
+        } else {
+            // An episode has at least one step, and costs that are not negative add up.
+            least >= 0.0 && above(least, self.last_step_credit)
+        }
+    }
+}
+
 /// A limit that cannot be turned into a constraint.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum LimitError {
@@ -249,5 +268,23 @@ mod tests {
         assert!(matches!(CostLimit::new(f64::NAN, LimitUnit::Step, fixed), Err(LimitError::NotFinite(_))));
         assert_eq!(CostLimit::new(1.0, LimitUnit::Episode, fixed), Err(LimitError::Horizon(0.0)));
         assert!(CostLimit::new(0.0, LimitUnit::Step, fixed).is_ok(), "a limit of zero is legitimate");
+    }
+
+    #[test]
+    fn limits_below_every_cost_are_out_of_reach() {
+        let per_step = |limit| CostConstraint { limit, last_step_credit: 0.0 };
+        assert!(per_step(-0.1).out_of_reach(0.0, true));
+        assert!(per_step(0.1).out_of_reach(0.2, false));
+        assert!(!per_step(0.1).out_of_reach(0.2, true), "ending early costs less");
+        assert!(
+            !per_step(0.1).out_of_reach(f64::from(0.1_f32), false),
+            "0.1 in single precision is above 0.1"
+        );
+        assert!(per_step(0.1).out_of_reach(0.1001, false));
+        assert!(!per_step(0.0).out_of_reach(0.0, false));
+        let per_episode = |credit| CostConstraint { limit: 0.0, last_step_credit: credit };
+        assert!(per_episode(-1.0).out_of_reach(0.0, false));
+        assert!(!per_episode(-1.0).out_of_reach(-0.1, false), "costs below zero add up to anything");
+        assert!(!per_episode(1.0).out_of_reach(0.2, false));
     }
 }

@@ -3,7 +3,7 @@
 use coptidice_core::CostLimit;
 
 use crate::error::DataError;
-use crate::next::NextObservations;
+use crate::next::{NextObservations, same_bits};
 use crate::problem::{Problem, ProblemCode, Tally};
 use crate::read::{Log, ReadOptions, read};
 use crate::transitions::{Actions, Transitions, is_blank};
@@ -81,7 +81,9 @@ pub fn check_limits(log: &Transitions, limits: &[Option<CostLimit>]) -> Vec<Prob
         // Below zero a limit is on a difference; whether it can be kept at all is the trainer's to say.
         let pays_back = (0..log.len()).any(|row| log.costs(row)[k] < 0.0);
         if value <= 0.0 && !pays_back {
-            let message = format!("the limit is {value}: only a policy that never incurs this cost keeps it");
+            // Nobody writes the sign of a zero on purpose.
+            let message =
+                format!("the limit is {}: only a policy that never incurs this cost keeps it", value + 0.0);
             problems.push(Problem::new(ProblemCode::ZeroLimit, message).column(name));
         }
         let totals = log.episode_totals(|row| log.costs(row)[k]);
@@ -127,6 +129,18 @@ impl Scan {
             high: f32::NEG_INFINITY,
             negative: Tally::default(),
             exponents: Box::new([0; 256]),
+        }
+    }
+
+    /// Takes in the range and magnitudes of another column of the same quantity; its faults stay its own.
+    fn take_in(&mut self, other: &Scan) {
+        self.low = self.low.min(other.low);
+        self.high = self.high.max(other.high);
+        if other.largest > self.largest {
+            (self.largest, self.largest_row) = (other.largest, other.largest_row);
+        }
+        for (mine, others) in self.exponents.iter_mut().zip(&*other.exponents) {
+            *mine += others;
         }
     }
 
@@ -193,6 +207,12 @@ impl Checker<'_> {
 
     /// Reports what every numeric column is checked for.
     fn report_scan(&mut self, column: &str, scan: &Scan) {
+        self.report_faults(column, scan);
+        self.report_outlier(column, scan);
+    }
+
+    /// Reports values that cannot be used.
+    fn report_faults(&mut self, column: &str, scan: &Scan) {
         if let Some(row) = scan.non_finite.found() {
             let message = format!(
                 "{} values are NaN or infinite (or empty, or too large for 32-bit floating point); repair drops \
@@ -208,7 +228,14 @@ impl Checker<'_> {
                 scan.extreme.count, self.options.max_magnitude, scan.largest
             );
             self.report(ProblemCode::ExtremeValue, column, Some(row), message);
-        } else if f64::from(scan.largest) > OUTLIER_FACTOR * scan.usual() {
+        }
+    }
+
+    /// Reports a value that can be used but looks odd beside the others.
+    fn report_outlier(&mut self, column: &str, scan: &Scan) {
+        if scan.largest <= self.options.max_magnitude
+            && f64::from(scan.largest) > OUTLIER_FACTOR * scan.usual()
+        {
             let message = format!(
                 "the largest magnitude is {:e}, although nearly all values that are not zero lie below {:e}; if it is a \
                  fault, repair with a lower --max-magnitude",
@@ -238,12 +265,19 @@ impl Checker<'_> {
                 self.faulty.push(row);
             }
         }
-        self.next_observations(&mut scans);
+        let mut next = vec![Scan::new(); dim];
+        self.next_observations(&mut next);
         let rows = self.log.len();
-        for (component, scan) in scans.iter().enumerate() {
+        for (component, (scan, next)) in scans.iter_mut().zip(&next).enumerate() {
             let name = component_name(&self.log.observation_names, "observations", component, dim);
-            self.report_scan(&name, scan);
-            if rows > 1 && scan.low == scan.high && scan.non_finite.count == 0 {
+            let next_name = format!("next_{name}");
+            self.report_faults(&name, scan);
+            self.report_faults(&next_name, next);
+            let larger = if next.largest > scan.largest { &next_name } else { &name };
+            let sound = next.non_finite.count == 0;
+            scan.take_in(next);
+            self.report_outlier(larger, scan);
+            if sound && rows > 1 && scan.low == scan.high && scan.non_finite.count == 0 {
                 let message =
                     format!("is {} in every row; it carries no information and is not rescaled", scan.low);
                 self.report(ProblemCode::ConstantObservation, &name, None, message);
@@ -251,7 +285,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Next observations that are stored by themselves.
+    /// Next observations that are stored by themselves, less those that are the following row's observation: what is
+    /// wrong with them is reported there.
     fn next_observations(&mut self, scans: &mut [Scan]) {
         let limit = self.options.max_magnitude;
         let dim = self.log.observation_dim;
@@ -259,6 +294,9 @@ impl Checker<'_> {
         let mut check = |row: usize, values: &[f32]| {
             // Where an episode ends, nothing need have been recorded; the reader says what follows from that.
             if is_blank(values) && log.ends_episode(row) {
+                return;
+            }
+            if !log.ends_episode(row) && row + 1 < log.len() && same_bits(values, log.observation(row + 1)) {
                 return;
             }
             let mut sound = true;

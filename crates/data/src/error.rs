@@ -180,6 +180,15 @@ pub enum DataError {
         /// The target.
         path: PathBuf,
     },
+    /// The target of a write is a directory with more in it than columns of a log.
+    #[error(
+        "{}: is a directory that holds other things than the columns of a log, and is not replaced; choose another \
+         name, or remove it yourself", .path.display()
+    )]
+    Foreign {
+        /// The directory.
+        path: PathBuf,
+    },
     /// A writer could not finish.
     #[error("{}: cannot write {format}: {detail}", .path.display())]
     Write {
@@ -221,6 +230,7 @@ impl DataError {
             DataError::Unusable { .. } => "unusable",
             DataError::NothingLeft { .. } => "nothing-left",
             DataError::Exists { .. } => "exists",
+            DataError::Foreign { .. } => "foreign",
             DataError::Write { .. } => "write",
             DataError::Build { .. } => "build",
         }

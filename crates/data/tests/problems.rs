@@ -352,6 +352,31 @@ fn whole_floats_are_doses_and_whole_integers_are_ids() {
     );
 }
 
+/// A fault in a next state is looked for in vain among the states.
+#[test]
+fn faults_of_next_observations_bear_their_name() {
+    let faults = |next: &[f32]| {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(format!("{name}.npy"));
+        let numbers = |count: u8| Npy::F32((0..count).map(f32::from).collect());
+        write_npy(&at("observations"), &numbers(40), Some(2));
+        write_npy(&at("next_observations"), &Npy::F32(next.to_vec()), Some(2));
+        write_npy(&at("actions"), &numbers(20), Some(1));
+        write_npy(&at("rewards"), &numbers(20), None);
+        write_npy(&at("terminals"), &flags([9, 19]), None);
+        let found = validate(directory.path(), &ReadOptions::default(), &CheckOptions::default()).unwrap();
+        let faults = found.problems.into_iter().filter(|p| p.is_error());
+        faults.map(|p| (p.column.unwrap_or_default(), p.row)).collect::<Vec<_>>()
+    };
+    let mut next: Vec<f32> = (2..42_u8).map(f32::from).collect();
+    assert_eq!(faults(&next), []);
+    let expected = [("next_observations[1]".to_owned(), Some(4))];
+    for wrong in [f32::NAN, 1e30] {
+        next[9] = wrong;
+        assert_eq!(faults(&next), expected);
+    }
+}
+
 #[test]
 fn few_episodes_and_constant_observations_are_remarked() {
     let bench = Bench::new().with("timeouts", &flags([9, 19]), None).without("next_observations");

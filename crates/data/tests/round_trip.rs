@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used)] // a test's unwrap is its assertion
 
 use coptidice_data::{
-    ActionSpace, Actions, ConvertOptions, Format, ProblemCode, ReadOptions, Schema, Split, Step, StepAction,
-    Transitions, TransitionsBuilder, WriteOptions, convert, read, write, write_episodes,
+    ActionSpace, Actions, CheckOptions, ConvertOptions, Format, ProblemCode, ReadOptions, Schema, Split,
+    SplitOptions, Step, StepAction, Transitions, TransitionsBuilder, WriteOptions, convert, read, split,
+    write, write_episodes,
 };
 use proptest::prelude::*;
 
@@ -257,6 +258,67 @@ fn targets_are_not_overwritten_unasked() {
     write(&example(), &path, &WriteOptions { overwrite: true, ..WriteOptions::default() }).unwrap();
     let odd = directory.path().join("log.txt");
     assert_eq!(write(&example(), &odd, &WriteOptions::default()).unwrap_err().code(), "options");
+}
+
+/// A directory is replaced only where it holds nothing but a log's columns.
+#[test]
+fn directories_of_other_things_are_never_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let overwrite = WriteOptions { overwrite: true, ..WriteOptions::default() };
+    let (columns, foreign) = (directory.path().join("columns"), directory.path().join("foreign"));
+    write(&example(), &columns, &overwrite).unwrap();
+    write(&example(), &columns, &overwrite).unwrap();
+    std::fs::write(columns.join("notes.txt"), "mine").unwrap();
+    std::fs::create_dir_all(foreign.join("thesis")).unwrap();
+    for path in [&columns, &foreign] {
+        assert_eq!(write(&example(), path, &overwrite).unwrap_err().code(), "foreign");
+        // A file in the place of a directory, too.
+        let csv = WriteOptions { format: Some(coptidice_data::Format::Csv), ..overwrite };
+        assert_eq!(write(&example(), path, &csv).unwrap_err().code(), "foreign");
+    }
+    assert!(columns.join("notes.txt").exists() && foreign.join("thesis").exists());
+    // Nor is what stands under the draft's name.
+    std::fs::create_dir_all(directory.path().join("new.part/thesis")).unwrap();
+    assert_eq!(write(&example(), &directory.path().join("new"), &overwrite).unwrap_err().code(), "foreign");
+    assert!(directory.path().join("new.part/thesis").exists());
+}
+
+/// Everything is checked before anything is written.
+#[test]
+fn parts_of_a_split_have_places_of_their_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    write(&example(), &at("log"), &WriteOptions::default()).unwrap();
+    write(&example(), &at("there.csv"), &WriteOptions::default()).unwrap();
+    let options = SplitOptions {
+        read: ReadOptions::default(),
+        check: CheckOptions::default(),
+        write: WriteOptions::default(),
+        held_out: 0.4,
+        seed: 0,
+    };
+    let overwrite = SplitOptions {
+        write: WriteOptions { overwrite: true, ..WriteOptions::default() },
+        ..options.clone()
+    };
+    for (train, held_out, code) in [
+        ("d1", "d1", "options"),
+        ("d1", "./d1", "options"),
+        ("d1", "x/../d1", "options"),
+        ("d1", "d1/inside", "options"),
+        ("log", "d1", "options"),
+        ("d1", "log/inside.csv", "options"),
+        ("d1", "log", "options"),
+    ] {
+        for options in [&options, &overwrite] {
+            let refused = split(&at("log"), &at(train), &at(held_out), options).unwrap_err();
+            assert_eq!(refused.code(), code, "{train} {held_out}: {refused}");
+        }
+    }
+    assert_eq!(split(&at("log"), &at("d1"), &at("there.csv"), &options).unwrap_err().code(), "exists");
+    assert_eq!(split(&at("log"), &at("d1"), &at("d2.txt"), &options).unwrap_err().code(), "options");
+    assert!(!at("d1").exists(), "nothing was written");
+    split(&at("log"), &at("d1"), &at("there.csv"), &overwrite).unwrap();
 }
 
 #[test]

@@ -14,6 +14,9 @@ pub enum Outcome {
     Infeasible,
     /// The iteration limit came first.
     IterationLimit,
+    /// The program was solved, but the policy read off it, valued anew, does not keep a limit: as where the estimated
+    /// CMDP lets a policy avoid the end of its episodes for ever.
+    Unconfirmed,
 }
 
 impl Outcome {
@@ -31,6 +34,7 @@ impl std::fmt::Display for Outcome {
             Outcome::AlmostSolved => "almost solved",
             Outcome::Infeasible => "infeasible",
             Outcome::IterationLimit => "iteration limit",
+            Outcome::Unconfirmed => "not confirmed",
         })
     }
 }

@@ -22,6 +22,12 @@ pub enum Preset {
 }
 
 impl Preset {
+    /// The extraction that `algo` has by default.
+    #[must_use]
+    pub fn extraction(self, algo: Algorithm) -> Extraction {
+        self.defaults(algo).extraction
+    }
+
     /// The defaults, for `algo`.
     pub(crate) fn defaults(self, algo: Algorithm) -> TrainConfig {
         match self {

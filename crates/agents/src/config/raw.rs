@@ -25,7 +25,7 @@ pub struct RawConfig {
     pub batch_size: Option<usize>,
     /// Seed of every random stream, below 2^63.
     pub seed: Option<u64>,
-    /// Threads, 0 for one per core. They change the speed, never the result.
+    /// Threads, 0 for one per core, at most 1024. They change the speed, never the result.
     pub threads: Option<usize>,
     /// Discount in `(0, 1]`. Below 1 the process is read as continuing: values are bootstrapped through time-outs and
     /// stop at terminals. At 1 the last step of an episode leads back to a fresh initial state.
@@ -286,6 +286,7 @@ fn check(config: &TrainConfig, facts: &LogFacts) -> Result<(), ConfigError> {
     const POSITIVE: &str = "a finite number above 0";
     const COUNT: &str = "at least 1";
     range(config.steps >= 1, "steps", &config.steps, COUNT)?;
+    range(config.threads <= 1024, "threads", &config.threads, "0 for one per core, or a number up to 1024")?;
     range(config.batch_size >= 2, "batch_size", &config.batch_size, "at least 2 samples")?;
     range(i64::try_from(config.seed).is_ok(), "seed", &config.seed, "a number below 2^63")?;
     range(config.gamma > 0.0 && config.gamma <= 1.0, "gamma", &config.gamma, "a number in (0, 1]")?;
@@ -330,7 +331,13 @@ fn check(config: &TrainConfig, facts: &LogFacts) -> Result<(), ConfigError> {
     range((1..=100).contains(&components), "networks.mixture_components", &components, "1 to 100")?;
     let guided = config.extraction == Extraction::CriticGuided && config.algo != Algorithm::Bc;
     let single = !guided || facts.discrete || components == 1;
-    range(single, "networks.mixture_components", &components, "1 with extraction = \"critic_guided\"")?;
+    range(
+        single,
+        "networks.mixture_components",
+        &components,
+        "1 with extraction = \"critic_guided\"; where the number comes from the config.toml of a run with another \
+         extraction, set networks.mixture_components = 1 as well",
+    )?;
     check_size(config)?;
     check_extraction(config)?;
     check_limits(config, facts)

@@ -26,7 +26,7 @@ pub(crate) struct Evaluate {
     #[arg(long, value_name = "HOW")]
     acting: Option<String>,
     /// Threads; they change the speed, never the result [default: one per core]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// Print one JSON object
     #[arg(long)]

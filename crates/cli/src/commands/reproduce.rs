@@ -54,7 +54,7 @@ pub(crate) struct ExperimentFlags {
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
     /// Threads; they change the speed, never the result [default: one per core]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// Go on with what the directory holds
     #[arg(long)]

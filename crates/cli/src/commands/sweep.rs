@@ -22,8 +22,8 @@ pub(crate) struct SweepCommand {
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
     /// Cells trained at the same time, one thread each [default: one per core]
-    #[arg(long)]
-    jobs: Option<usize>,
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
 }
 
 impl SweepCommand {
@@ -35,9 +35,10 @@ impl SweepCommand {
         let plan: Plan = toml::from_str(&text).map_err(|error| {
             Failure::usage(format!("{}: {error}", self.config.display()), "mend the description")
         })?;
-        let jobs = self
-            .jobs
-            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
+        let jobs = self.jobs.map_or_else(
+            || std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            usize::from,
+        );
         crate::training::stop_on_interrupt();
         let sweep = Sweep::prepare(plan, self.log, self.out)?;
         run(&sweep, self.shard, jobs)?;

@@ -61,6 +61,9 @@ fn verdict(log: &FiniteLog, solution: &LogSolution, result: &SolveResult) -> Ver
     if !usable(solution.outcome) {
         let what = match solution.outcome {
             Outcome::Infeasible => "No policy meets the limits by this log; none was written.",
+            Outcome::Unconfirmed => {
+                "The policy found does not keep the limits when it is valued anew; none was written."
+            }
             _ => "The program did not reach its solution; no policy was written.",
         };
         verdict = verdict.remark(what);

@@ -85,7 +85,14 @@ fn row(csv: &mut String, page: &mut String, cells: &[CellResult], limit: f64) {
     let failed = if finished == cells.len() {
         String::new()
     } else {
-        format!(" ({finished} of {} ended)", cells.len())
+        // The word before the details, as in "infeasible: ..." and "diverged at step ...".
+        let mut reasons: Vec<&str> = cells
+            .iter()
+            .filter_map(|c| c.outcome.split([':', ' ']).next().filter(|word| *word != "finished"))
+            .collect();
+        reasons.sort_unstable();
+        reasons.dedup();
+        format!(" ({finished} of {} ended; {})", cells.len(), reasons.join(", "))
     };
     let _ = writeln!(
         page,

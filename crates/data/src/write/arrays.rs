@@ -68,6 +68,10 @@ pub(crate) fn push_floats(bytes: &mut Vec<u8>, values: &[f32]) {
     }
 }
 
+/// Every name of [`arrays`].
+pub(crate) const ARRAY_NAMES: [&str; 7] =
+    ["observations", "actions", "rewards", "costs", "terminals", "timeouts", "propensities"];
+
 /// The arrays of a log under the names of DSRL, next observations apart.
 pub(crate) fn arrays(log: &Transitions) -> Vec<Array<'_>> {
     let mut arrays = vec![Array::floats("observations", Some(log.observation_dim()), |i| log.observation(i))];
@@ -94,6 +98,7 @@ pub(crate) fn arrays(log: &Transitions) -> Vec<Array<'_>> {
     if let Some(values) = &log.propensities {
         arrays.push(Array::scalar("propensities", |i| values[i]));
     }
+    debug_assert!(arrays.iter().all(|array| ARRAY_NAMES.contains(&array.name)), "known to be replaceable");
     arrays
 }
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::check::{CheckOptions, load};
 use crate::error::DataError;
 use crate::problem::Problem;
-use crate::read::{Format, ReadOptions, read};
+use crate::read::{Format, NOTES_FILE, ReadOptions, read};
 use crate::select::Split;
 use crate::transitions::{Episode, Transitions};
 
@@ -77,9 +77,7 @@ pub fn write_episodes(
     options: &WriteOptions,
 ) -> Result<(), DataError> {
     let format = options.format(path)?;
-    if !options.overwrite && path.exists() {
-        return Err(DataError::Exists { path: path.to_owned() });
-    }
+    check_target(path, options)?;
     let selection = Selection::new(log, episodes);
     if selection.rows == 0 {
         return Err(DataError::Empty { path: path.to_owned() });
@@ -88,6 +86,9 @@ pub fn write_episodes(
         std::fs::create_dir_all(parent).map_err(|e| DataError::io(parent, "create", e))?;
     }
     let draft = draft_path(path);
+    if !replaceable(&draft) {
+        return Err(DataError::Foreign { path: draft });
+    }
     remove(&draft)?;
     let result = match format {
         Format::Hdf5 => hdf5::write(&selection, &draft),
@@ -98,9 +99,9 @@ pub fn write_episodes(
         Format::MinariDirectory => unreachable!("refused when the format was chosen"),
     };
     let finished = result.and_then(|()| {
-        if options.overwrite {
-            remove(path)?;
-        }
+        // Once more: much may have been written there meanwhile.
+        check_target(path, options)?;
+        remove(path)?;
         std::fs::rename(&draft, path).map_err(|e| DataError::io(path, "create", e))
     });
     if finished.is_err() {
@@ -108,6 +109,72 @@ pub fn write_episodes(
         let _ = remove(&draft);
     }
     finished
+}
+
+/// Refuses a target that exists, unless it may be replaced and is a file or a directory of columns.
+fn check_target(path: &Path, options: &WriteOptions) -> Result<(), DataError> {
+    if std::fs::symlink_metadata(path).is_err() {
+        return Ok(());
+    }
+    if !options.overwrite {
+        return Err(DataError::Exists { path: path.to_owned() });
+    }
+    if replaceable(path) { Ok(()) } else { Err(DataError::Foreign { path: path.to_owned() }) }
+}
+
+/// Whether what is at `path`, if anything, is no directory, or one that holds nothing but what [`npy::write_directory`]
+/// writes.
+fn replaceable(path: &Path) -> bool {
+    if !std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
+        return true;
+    }
+    let own = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.is_ok_and(|entry| {
+            let name = entry.file_name();
+            let column = name.to_str().is_some_and(|name| name == NOTES_FILE || npy::is_column_file(name));
+            column && entry.file_type().is_ok_and(|kind| kind.is_file())
+        })
+    };
+    std::fs::read_dir(path).is_ok_and(|mut entries| entries.all(own))
+}
+
+/// Where a path leads: absolute, links resolved as far as it exists, without `.` and `..`.
+fn resolved(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut rest = Vec::new();
+    let mut base = absolute.as_path();
+    loop {
+        if let Ok(mut real) = base.canonicalize() {
+            for name in rest.iter().rev() {
+                match name {
+                    std::path::Component::ParentDir => {
+                        real.pop();
+                    }
+                    other => real.push(other),
+                }
+            }
+            return real;
+        }
+        let Some(name) = base.components().next_back() else { return absolute.clone() };
+        rest.push(name);
+        let Some(parent) = base.parent() else { return absolute.clone() };
+        base = parent;
+    }
+}
+
+/// Refuses targets of which one is another, the source, or inside one of these.
+fn check_apart(from: &Path, targets: &[&Path]) -> Result<(), DataError> {
+    let (source, places) = (resolved(from), targets.iter().map(|path| resolved(path)).collect::<Vec<_>>());
+    for (k, place) in places.iter().enumerate() {
+        let mut others = std::iter::once(&source).chain(&places[..k]);
+        if let Some(other) = others.find(|other| place.starts_with(other) || other.starts_with(place)) {
+            return Err(DataError::options(
+                targets[k].display().to_string(),
+                format!("is, holds or lies in {}; choose a place of its own", other.display()),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The name under which a target is written before it is complete.
@@ -171,7 +238,8 @@ pub struct ConvertOptions {
     pub write: WriteOptions,
 }
 
-/// Writes the log at `from` in another format to `to`. Values are taken as they are, without checks.
+/// Writes the log at `from` in another format to `to`. Values are taken as they are, without checks. A log may take
+/// its own place.
 ///
 /// # Errors
 /// If `from` holds no log or one whose rows are in disorder ([`DataError::Unusable`]), or `to` cannot be written.
@@ -219,6 +287,11 @@ pub fn split(
     held_out: &Path,
     options: &SplitOptions,
 ) -> Result<[Written; 2], DataError> {
+    check_apart(from, &[train, held_out])?;
+    for path in [train, held_out] {
+        options.write.format(path)?;
+        check_target(path, &options.write)?;
+    }
     let log = load(from, &options.read, &options.check)?.transitions;
     let parts = Split::draw(&log, options.held_out, options.seed)
         .map_err(|e| DataError::options(from.display().to_string(), e.to_string()))?;

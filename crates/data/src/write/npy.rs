@@ -7,7 +7,7 @@ use std::path::Path;
 use zip::write::{SimpleFileOptions, ZipWriter};
 
 use super::Selection;
-use super::arrays::{Array, Kind, arrays, next_observations, notes, push_floats};
+use super::arrays::{ARRAY_NAMES, Array, Kind, arrays, next_observations, notes, push_floats};
 use crate::error::DataError;
 use crate::next::{NextObservations, same_bits};
 use crate::read::{NEXT_ROWS, NEXT_VALUES, NOTES_FILE};
@@ -38,6 +38,12 @@ pub(crate) fn write_directory(selection: &Selection<'_>, path: &Path) -> Result<
         })
     })?;
     write_file(&path.join(NOTES_FILE), |out| out.write_all(notes_json(selection.log).as_bytes()))
+}
+
+/// Whether [`write_directory`] writes a column under this name, for some log.
+pub(crate) fn is_column_file(name: &str) -> bool {
+    name.strip_suffix(".npy")
+        .is_some_and(|stem| ARRAY_NAMES.contains(&stem) || [NEXT_ROWS, NEXT_VALUES].contains(&stem))
 }
 
 /// Writes an archive of the same columns, with all next observations, under the names of DSRL.

@@ -32,14 +32,17 @@ const PATIENCE: usize = 100;
 /// Minimises over `ν`, `μ` and `λ ≥ 0`. When that takes long, the linear program decides whether the limits can be
 /// met at all: if not, the dual is unbounded and `λ` would run away.
 pub(super) fn minimise_naive(dual: &mut Dual, effort: Effort) -> Outcome {
-    let outcome = dual.minimise(true, effort.lambda_cap, effort.newton_steps.min(PATIENCE));
+    let left = |dual: &Dual| effort.total_steps.saturating_sub(dual.steps);
+    let steps = effort.newton_steps.min(PATIENCE).min(left(dual));
+    let outcome = dual.minimise(true, effort.lambda_cap, steps);
     if outcome.is_solved() || dual.limits.is_empty() {
         return outcome;
     }
     if dual.infeasible() {
         return Outcome::Infeasible;
     }
-    dual.minimise(true, f64::INFINITY, effort.newton_steps)
+    let steps = effort.newton_steps.min(left(dual));
+    dual.minimise(true, f64::INFINITY, steps)
 }
 
 /// The dual and the bounds of all costs, along tightened limits.
@@ -171,6 +174,9 @@ impl Search<'_, '_> {
             if self.residual(0) <= self.tolerance(0) {
                 return self.combined(outcome);
             }
+            if self.dual.steps >= self.effort.total_steps {
+                break;
+            }
             let usable = matches!(outcome, Outcome::Solved | Outcome::AlmostSolved);
             let target = self.dual.limits[0].min(self.dual.mean_cost(0));
             if !usable {
@@ -234,6 +240,9 @@ impl Search<'_, '_> {
                     break;
                 }
                 (length, successes) = (0.5 * length, 0);
+                if self.dual.steps >= self.effort.total_steps {
+                    return Outcome::IterationLimit;
+                }
                 if length < SHORTEST_STEP {
                     return Outcome::Infeasible;
                 }

@@ -66,6 +66,8 @@ pub struct BoundProblem<'a> {
 pub struct Effort {
     /// Newton steps for one minimisation over `ν`.
     pub newton_steps: usize,
+    /// Newton steps over `ν` for one program, whatever its limits are moved to on the way.
+    pub total_steps: usize,
     /// Newton steps for one bound.
     pub bound_steps: usize,
     /// Values of `λ` tried.
@@ -77,7 +79,7 @@ pub struct Effort {
 
 impl Default for Effort {
     fn default() -> Self {
-        Self { newton_steps: 500, bound_steps: 300, lambda_steps: 100, lambda_cap: 1e7 }
+        Self { newton_steps: 500, total_steps: 2000, bound_steps: 300, lambda_steps: 100, lambda_cap: 1e7 }
     }
 }
 

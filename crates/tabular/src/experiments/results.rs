@@ -105,7 +105,12 @@ impl Results {
                         share_violating: violating as f64 / runs.max(1) as f64,
                         reward_stderr,
                         infeasible: count(&|o| o == Outcome::Infeasible),
-                        unsolved: count(&|o| matches!(o, Outcome::IterationLimit | Outcome::AlmostSolved)),
+                        unsolved: count(&|o| {
+                            matches!(
+                                o,
+                                Outcome::IterationLimit | Outcome::AlmostSolved | Outcome::Unconfirmed
+                            )
+                        }),
                     });
                 }
             }

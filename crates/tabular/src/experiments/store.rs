@@ -183,8 +183,13 @@ fn record(bytes: &[u8]) -> Result<CellResult, &'static str> {
     })
 }
 
-const OUTCOMES: [Outcome; 4] =
-    [Outcome::Solved, Outcome::AlmostSolved, Outcome::Infeasible, Outcome::IterationLimit];
+const OUTCOMES: [Outcome; 5] = [
+    Outcome::Solved,
+    Outcome::AlmostSolved,
+    Outcome::Infeasible,
+    Outcome::IterationLimit,
+    Outcome::Unconfirmed,
+];
 
 fn outcome_code(outcome: Outcome) -> u8 {
     OUTCOMES.iter().position(|o| *o == outcome).map_or(u8::MAX, |i| i as u8)

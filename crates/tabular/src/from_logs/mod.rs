@@ -29,6 +29,12 @@
 //! policy's ratio of discounted to undiscounted cost, first the behaviour's and then the solution's, until it
 //! settles. What the policy costs per episode on the estimated CMDP is reported beside it.
 //!
+//! # Limits that cannot be kept
+//!
+//! A limit below what every logged step costs ends the solve at once, [`Outcome::Infeasible`]. What was solved is
+//! valued anew, and where its policy exceeds a limit after all the outcome is [`Outcome::Unconfirmed`]: on a restart
+//! chain a policy that never ends an episode meets any limit per episode.
+//!
 //! # The policy
 //!
 //! `π(a|s) ∝ d(s,a)` where the solution has mass. Elsewhere the behaviour's choice is kept: the known behaviour, or
@@ -40,7 +46,9 @@ mod estimate;
 
 pub use appraisal::{Appraisal, AppraisalOptions, Bounded, appraise};
 
-use coptidice_core::{Cmdp, CmdpError, CostLimit, Divergence, EpisodeHorizon, LimitError, Policy};
+use coptidice_core::{
+    Cmdp, CmdpError, CostConstraint, CostLimit, Divergence, EpisodeHorizon, LimitError, Policy,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::baselines::{Spibb, SpibbSolution};
@@ -94,6 +102,14 @@ pub enum LogAlgorithm {
     Spibb,
     /// Behaviour cloning: the logged frequencies.
     Bc,
+}
+
+impl LogAlgorithm {
+    /// Whether it does anything about limits.
+    #[must_use]
+    pub fn keeps_limits(self) -> bool {
+        !matches!(self, LogAlgorithm::Optidice | LogAlgorithm::Bc)
+    }
 }
 
 /// What is maximised.
@@ -352,11 +368,14 @@ pub fn solve(logs: &Logs<'_>, options: &LogOptions<'_>) -> Result<LogSolution, L
         start: None,
         ready: None,
     };
+    let out_of_reach = options.algorithm.keeps_limits() && out_of_reach(logs, &estimate, &options.limits);
     let reward_offset = match objective {
+        _ if out_of_reach => 0.0,
         Objective::PerStep => 0.0,
         Objective::PerEpisode => program.settle_offset(&estimate, &behaviour_evaluation)?,
     };
     let mut found = match program.ready.take() {
+        _ if out_of_reach => Found::nothing(m.pairs(), options.limits.len()),
         Some(found) => found,
         None => program.solve(options.algorithm)?,
     };
@@ -374,8 +393,17 @@ pub fn solve(logs: &Logs<'_>, options: &LogOptions<'_>) -> Result<LogSolution, L
     let evaluation = evaluator.evaluate(&m, &policy)?;
     let bounds: Vec<f64> = found.solution.iter().flat_map(|s| s.bounds.iter().map(|b| b.value)).collect();
     let limits = &options.limits;
+    let read = estimate.reading(&mut evaluator, &policy, &evaluation, limits, &bounds)?;
+    let logged = estimate.reading(&mut evaluator, &behaviour, &behaviour_evaluation, limits, &[])?;
+    let solved = matches!(found.outcome, Outcome::Solved | Outcome::AlmostSolved);
+    let outcome = if solved && options.algorithm.keeps_limits() && !keeps(&read, &logged, &estimate.converted)
+    {
+        Outcome::Unconfirmed
+    } else {
+        found.outcome
+    };
     Ok(LogSolution {
-        outcome: found.outcome,
+        outcome,
         sources,
         dead_ends: estimate.dead_ends.clone(),
         objective,
@@ -385,9 +413,55 @@ pub fn solve(logs: &Logs<'_>, options: &LogOptions<'_>) -> Result<LogSolution, L
         lambda: found.lambda,
         certificate: found.certificate,
         solution: found.solution,
-        estimate: estimate.reading(&mut evaluator, &policy, &evaluation, limits, &bounds)?,
-        behaviour: estimate.reading(&mut evaluator, &behaviour, &behaviour_evaluation, limits, &[])?,
+        estimate: read,
+        behaviour: logged,
         policy,
+    })
+}
+
+/// Whether some limit is below what every logged step costs: no policy within the log keeps it.
+fn out_of_reach(logs: &Logs<'_>, estimate: &Estimate, limits: &[CostLimit]) -> bool {
+    // Where the process ends under a discount.
+    let loses_mass = estimate.episodes.is_some();
+    limits.iter().enumerate().any(|(k, limit)| {
+        let least = logs.costs[k].iter().copied().fold(f64::INFINITY, f64::min);
+        let constraint = match *limit {
+            // Its constraint is that of one policy; on the total of an episode it is the same for all.
+            CostLimit::PerEpisode { limit, .. } if estimate.converted[k] => {
+                CostConstraint { limit: 0.0, last_step_credit: limit }
+            }
+            _ => {
+                CostConstraint { limit: estimate.constraint_limits[k], last_step_credit: estimate.credits[k] }
+            }
+        };
+        constraint.out_of_reach(least, loses_mass)
+    })
+}
+
+/// How far a policy's cost may be over its limit, or over the bound that was to hold it, relative to the largest of
+/// them and the behaviour's cost: a hundred times what programs are solved to.
+const KEPT_TOLERANCE: f64 = 1e-6;
+
+/// Whether a policy, as read on the estimated CMDP, keeps every limit, and every bound bounds its own estimate.
+///
+/// Constraints on a restart chain hold of a policy that never ends its episodes, whatever the limit: what counts is
+/// the total of an episode.
+fn keeps(found: &Reading, behaviour: &Reading, converted: &[bool]) -> bool {
+    found.costs.iter().zip(&behaviour.costs).zip(converted).all(|((cost, logged), &converted)| {
+        let bounded = cost.upper_bound.is_none_or(|bound| {
+            let size = bound.abs().max(cost.constrained.abs()).max(logged.constrained.abs());
+            cost.constrained - bound <= KEPT_TOLERANCE * size
+        });
+        let (value, limit, size) = match cost.limit {
+            CostLimit::PerEpisode { limit, horizon: EpisodeHorizon::Varying { .. } } => {
+                let Some(total) = cost.per_episode else { return false };
+                (total, limit, logged.per_episode.unwrap_or(0.0))
+            }
+            _ => (cost.constrained, cost.constraint_limit, logged.constrained),
+        };
+        // What settles by iteration, settles to its own tolerance.
+        let tolerance = if converted { 2.0 * LIMIT_TOLERANCE } else { KEPT_TOLERANCE };
+        bounded && value - limit <= tolerance * value.abs().max(limit.abs()).max(size.abs())
     })
 }
 
@@ -455,6 +529,17 @@ struct Found {
 }
 
 impl Found {
+    /// No policy: limits are out of reach.
+    fn nothing(pairs: usize, limits: usize) -> Self {
+        Found {
+            outcome: Outcome::Infeasible,
+            occupancy: vec![0.0; pairs],
+            lambda: vec![0.0; limits],
+            certificate: None,
+            solution: None,
+        }
+    }
+
     fn linear(answer: LpSolution) -> Self {
         Found {
             outcome: answer.outcome,
@@ -517,6 +602,10 @@ impl Program<'_> {
             let ends = estimate.ends(&found.occupancy);
             let usable = matches!(found.outcome, Outcome::Solved | Outcome::AlmostSolved) && ends > 0.0;
             if !usable {
+                if !matches!(found.outcome, Outcome::Solved | Outcome::AlmostSolved) {
+                    // The bound only tightens limits: nothing better would come of it.
+                    self.ready = Some(found);
+                }
                 break;
             }
             let next = dot(&found.occupancy, estimate.model.reward()) / ends;

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::failure::{Done, Failure};
 use crate::finite_policy::{FinitePolicy, numbered};
-use crate::output::line;
+use crate::output::{check_target, line};
 use crate::run_directory::write_text;
 
 /// Flags of `tabular generate`.
@@ -56,6 +56,9 @@ pub(crate) struct Generate {
     /// Directory for case.json.gz, logs.csv and behavior.json
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
+    /// Replace these files where they exist
+    #[arg(long)]
+    overwrite: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -64,6 +67,9 @@ pub(crate) struct Generate {
 impl Generate {
     /// Draws, writes and says what was drawn.
     pub(crate) fn run(self) -> Done {
+        for file in ["case.json.gz", "logs.csv", "behavior.json"] {
+            check_target(&self.out.join(file), self.overwrite)?;
+        }
         let config = RandomCmdpConfig {
             states: self.states as usize,
             actions: self.actions as usize,

@@ -16,7 +16,7 @@ use super::result::{SolveResult, estimate_in_unit, in_unit, usable};
 use crate::failure::{Done, Failure};
 use crate::finite_policy::FinitePolicy;
 use crate::limits::LimitFlags;
-use crate::output::{command_line, json, line};
+use crate::output::{check_target, command_line, json, line};
 use crate::run_directory::write_json;
 
 /// Flags of `tabular solve`.
@@ -26,7 +26,7 @@ pub(crate) struct Solve {
     #[arg(long, value_name = "FILE", required_unless_present = "case", requires = "out")]
     logs: Option<PathBuf>,
     /// A stored case instead: a known CMDP with the counts of its logs (.json or .json.gz)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["logs", "out", "limit", "alpha", "epsilon", "behavior"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["logs", "out", "limit", "alpha", "epsilon", "behavior", "overwrite"])]
     case: Option<PathBuf>,
     /// How
     #[arg(long, value_enum, default_value_t = Algo::Coptidice)]
@@ -60,6 +60,9 @@ pub(crate) struct Solve {
     /// Directory for policy.json, result.json and report.html
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Replace what an earlier solve left in --out
+    #[arg(long)]
+    overwrite: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -128,11 +131,6 @@ impl Algo {
             )),
         }
     }
-
-    /// Whether it does anything about limits.
-    fn minds_limits(self) -> bool {
-        !matches!(self, Algo::Optidice | Algo::Bc)
-    }
 }
 
 /// A number that `fits`; `wanted` says which do.
@@ -186,8 +184,11 @@ impl Solve {
     }
 
     fn solve_logs(&self, path: &Path, out: &Path) -> Done {
+        for file in ["policy.json", "result.json", "report.html"] {
+            check_target(&out.join(file), self.overwrite)?;
+        }
         let log = self.columns.load(path, &self.limits)?;
-        if log.limits.is_empty() && self.algo.minds_limits() {
+        if log.limits.is_empty() && self.algo.for_logs().keeps_limits() {
             return Err(Failure::usage(
                 format!("{} needs a limit for at least one cost", self.algo.name()),
                 "add --limit COST=VALUE --limit-unit step|episode, or use --algo optidice or bc",
@@ -209,8 +210,16 @@ impl Solve {
         } else {
             print(&result, &solution, seconds, out)?;
         }
-        if solution.outcome == Outcome::Infeasible {
-            eprintln!("no policy meets the limits by this log; see result.json");
+        match solution.outcome {
+            Outcome::Infeasible => eprintln!("no policy meets the limits by this log; see result.json"),
+            Outcome::Unconfirmed => eprintln!(
+                "the policy found does not keep the limits when it is valued anew, and was not written: raise the \
+                 limits, or see whether their unit is right"
+            ),
+            Outcome::IterationLimit => {
+                eprintln!("no policy was found within the limit of iterations, and none was written");
+            }
+            Outcome::Solved | Outcome::AlmostSolved => {}
         }
         if usable(solution.outcome) { Ok(()) } else { Err(Failure::DoNotDeploy) }
     }
