@@ -22,7 +22,7 @@ pub(crate) mod experiment;
 mod hazard_map;
 pub(crate) mod tabular;
 
-pub(crate) use hazard_map::section as hazard_section;
+pub(crate) use hazard_map::logged_paths;
 
 /// What the log looked like: `data.json` of a run directory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -42,6 +42,9 @@ pub(crate) struct LogPicture {
 struct CostPicture {
     name: String,
     per_step: f64,
+    /// Least cost of a step; runs of earlier versions lack it.
+    #[serde(default)]
+    least: Option<f64>,
     per_episode: Vec<f64>,
 }
 
@@ -63,7 +66,8 @@ impl LogPicture {
         let costs = data.cost_names().iter().enumerate().map(|(k, name)| {
             let per_episode = data.episode_totals(|i| data.costs(i)[k]);
             let per_step = per_episode.iter().sum::<f64>() / data.len() as f64;
-            CostPicture { name: name.clone(), per_step, per_episode }
+            let least = (0..data.len()).map(|i| data.costs(i)[k]).reduce(f32::min).map(f64::from);
+            CostPicture { name: name.clone(), per_step, least, per_episode }
         });
         LogPicture {
             transitions: data.len(),
@@ -134,6 +138,12 @@ impl ProblemPicture {
     }
 }
 
+/// Least cost of a logged step, where the run knows it.
+pub(crate) fn least_cost(run: &RunDirectory, cost: &str) -> Result<Option<f64>, Failure> {
+    let picture: LogPicture = read_json(&run.inspection())?;
+    Ok(picture.costs.iter().find(|known| known.name == cost).and_then(|known| known.least))
+}
+
 /// A limit of a manifest as the report crate shows it.
 fn reading(limit: &LimitEntry, mean_steps: f64) -> LimitReading {
     LimitReading {
@@ -145,20 +155,42 @@ fn reading(limit: &LimitEntry, mean_steps: f64) -> LimitReading {
     }
 }
 
+/// Policies beside each other in hazard navigation: `comparison.json` of a run directory.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Comparison {
+    /// Positions of logged episodes, metres.
+    pub(crate) logged_paths: Vec<Vec<[f32; 2]>>,
+    /// The log itself.
+    pub(crate) logged: EvaluationRow,
+    /// Each policy's name and evaluation; the run's own comes last.
+    pub(crate) policies: Vec<(String, Simulated)>,
+}
+
+impl Comparison {
+    /// The map and the table.
+    fn sections(&self, limits: Vec<LimitReading>) -> Vec<Section> {
+        let rows = self.policies.iter().map(|(name, evaluation)| evaluation_row(name, evaluation));
+        let table = Evaluation {
+            environment: self.policies.first().map_or_else(String::new, |(_, e)| e.environment.clone()),
+            limits,
+            rows: std::iter::once(self.logged.clone()).chain(rows).collect(),
+        };
+        vec![hazard_map::section(&self.logged_paths, &self.policies), Section::from(&table)]
+    }
+}
+
 /// Writes `report.html` and returns its path.
 pub(crate) fn write_run_report(run: &RunDirectory) -> Result<PathBuf, Failure> {
-    let page = compose(run, None)?;
+    let page = compose(run)?;
     page.write(&run.report()).map_err(|error| Failure::work(&error))?;
     Ok(run.report())
 }
 
-/// The page of a run. `measured` takes the place of the section on the run's own evaluation.
-pub(crate) fn compose(run: &RunDirectory, measured: Option<Vec<Section>>) -> Result<Report, Failure> {
+/// The page of a run.
+fn compose(run: &RunDirectory) -> Result<Report, Failure> {
     let manifest = run.manifest()?;
     let picture: LogPicture = read_json(&run.inspection())?;
-    let config_text =
-        std::fs::read_to_string(run.config()).map_err(|error| Failure::writing(&run.config(), &error))?;
-    let config = RawConfig::from_toml(&config_text).map_err(|error| Failure::input(&error))?;
+    let (config_text, config) = read_config(run)?;
     let history = run.history()?;
     let evaluation: Option<Simulated> =
         if run.evaluation().exists() { Some(read_json(&run.evaluation())?) } else { None };
@@ -172,10 +204,21 @@ pub(crate) fn compose(run: &RunDirectory, measured: Option<Vec<Section>>) -> Res
     for (label, value, note) in key_figures(&history) {
         report = report.key_figure(label, value, note);
     }
-    let own =
-        || evaluation.iter().map(|e| (&simulated(algorithm, &manifest, mean_steps, e)).into()).collect();
-    for section in measured.unwrap_or_else(own) {
-        report = report.section(section);
+    let comparison: Option<Comparison> =
+        if run.comparison().exists() { Some(read_json(&run.comparison())?) } else { None };
+    if let Some(comparison) = &comparison {
+        let limits = manifest.limits.iter().map(|limit| reading(limit, mean_steps)).collect();
+        for section in comparison.sections(limits) {
+            report = report.section(section);
+        }
+    }
+    // Once is enough.
+    let compared = comparison.as_ref().and_then(|c| c.policies.last()).map(|(_, compared)| compared);
+    if let Some(evaluation) = evaluation.as_ref().filter(|&own| Some(own) != compared) {
+        report = report.section(&simulated(algorithm, &manifest, mean_steps, evaluation));
+    }
+    if let Some(gap) = gap(&config, &history, run.policy().exists()) {
+        report = report.section(Section::new("Record of training").callout(Status::Warning, gap));
     }
     if run.weights().exists() {
         report = report.section(&WeightSummary::of(&read_weights(run)?));
@@ -192,6 +235,39 @@ pub(crate) fn compose(run: &RunDirectory, measured: Option<Vec<Section>>) -> Res
             facts: facts(&manifest),
         })
         .footer(format!("coptidice {}", manifest.coptidice)))
+}
+
+/// What is missing from the record of a run, if anything. A run that was stopped has no `policy` yet and may end anywhere.
+fn gap(config: &RawConfig, history: &History, policy: bool) -> Option<String> {
+    let every = config.log_every?.max(1);
+    let end = config.steps.filter(|_| policy).or(history.last_step())?;
+    let mut missing = None;
+    let mut before = 0_u64;
+    for step in history.records().iter().map(|record| record.step).chain([end]) {
+        if step > before.saturating_add(every) || (step == end && history.last_step() != Some(end)) {
+            missing.get_or_insert((before, step));
+        }
+        before = step;
+    }
+    missing.map(|(from, to)| {
+        format!(
+            "metrics.jsonl holds nothing of the steps after {from} up to {to}: curves and late means lack them. Only \
+             training anew brings them back"
+        )
+    })
+}
+
+/// The same, of what a run's directory holds.
+pub(crate) fn gap_of(run: &RunDirectory) -> Result<Option<String>, Failure> {
+    Ok(gap(&read_config(run)?.1, &run.history()?, run.policy().exists()))
+}
+
+/// The configuration, as text and read.
+fn read_config(run: &RunDirectory) -> Result<(String, RawConfig), Failure> {
+    let text =
+        std::fs::read_to_string(run.config()).map_err(|error| Failure::writing(&run.config(), &error))?;
+    let config = RawConfig::from_toml(&text).map_err(|error| Failure::input(&error))?;
+    Ok((text, config))
 }
 
 /// Writes the dual's estimates over the whole log, and the occupancy ratios they are made of.

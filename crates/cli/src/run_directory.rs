@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use coptidice_report::metrics::{History, METRICS_FILE};
+use coptidice_report::metrics::{EVENT_FILE, History, METRICS_FILE};
 use coptidice_report::number::significant;
 use serde::{Deserialize, Serialize};
 
@@ -135,6 +135,37 @@ impl RunDirectory {
     /// The last evaluation in a simulator.
     pub(crate) fn evaluation(&self) -> PathBuf {
         self.root.join("evaluation.json")
+    }
+
+    /// Whether `path` is one of the run's own files, by whatever name.
+    pub(crate) fn holds(&self, path: &Path) -> bool {
+        let own = [
+            self.policy(),
+            self.onnx(),
+            self.config(),
+            self.inspection(),
+            self.estimates(),
+            self.weights(),
+            self.report(),
+            self.evaluation(),
+            self.comparison(),
+            self.manifest_path(),
+            self.root.join(METRICS_FILE),
+            self.root.join(EVENT_FILE),
+        ];
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let (Ok(parent), Ok(root)) = (parent.canonicalize(), self.root.canonicalize()) else { return false };
+        let named = parent == root && own.iter().any(|own| own.file_name() == path.file_name());
+        // Also by way of a link, or inside its checkpoints.
+        let real = path.canonicalize().ok();
+        named
+            || parent.starts_with(root.join("checkpoints"))
+            || real.is_some_and(|real| own.iter().any(|own| own.canonicalize().is_ok_and(|own| own == real)))
+    }
+
+    /// How the policy compares with others, and the paths of all: of quickstart only.
+    pub(crate) fn comparison(&self) -> PathBuf {
+        self.root.join("comparison.json")
     }
 
     pub(crate) fn manifest_path(&self) -> PathBuf {

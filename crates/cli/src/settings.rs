@@ -24,7 +24,16 @@ pub(crate) fn read(file: Option<&Path>, settings: &[String]) -> Result<RawConfig
         let (key, value) = setting.split_once('=').ok_or_else(|| {
             Failure::usage(format!("--set {setting}: no '='"), "write it as --set KEY=VALUE")
         })?;
-        place(&mut table, key.trim(), parse(value.trim()))?;
+        let value = value.trim();
+        let parsed = parse(value);
+        let whole = value.strip_prefix(['-', '+']).unwrap_or(value);
+        if parsed.is_str() && !whole.is_empty() && whole.bytes().all(|b| b.is_ascii_digit() || b == b'_') {
+            return Err(Failure::usage(
+                format!("--set {setting}: no setting takes this number"),
+                "give a number between -2^63 and 2^63 - 1, without leading zeros",
+            ));
+        }
+        place(&mut table, key.trim(), parsed)?;
     }
     from_table(table)
 }
@@ -105,7 +114,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_refused() {
-        for wrong in ["alpha", "alpa=1", "alpha=x", "steps.more=1"] {
+        for wrong in ["alpha", "alpa=1", "alpha=x", "steps.more=1", "batch_size=99999999999999999999"] {
             let settings = ["steps=5".to_owned(), wrong.to_owned()];
             assert!(read(None, &settings).is_err(), "{wrong}");
         }

@@ -1,6 +1,7 @@
 //! Short words on a terminal about what a command found.
 
 use coptidice_agents::TrainConfig;
+use coptidice_report::number::{counted, significant};
 use coptidice_sim::Evaluation;
 
 use crate::failure::Done;
@@ -14,6 +15,8 @@ pub(crate) fn print_training(run: &RunDirectory, config: &TrainConfig) -> Done {
     let history = run.history()?;
     line(&format!("{} trained for {} steps; policy in {}", config.algo, config.steps, run.root().display()))?;
     let mass = late(&history, "w/mean").unwrap_or(1.0);
+    // Behaviour cloning has no figures of its own.
+    let figures = late(&history, "reward").is_some();
     if let Some(reward) = late(&history, "reward") {
         line(&format!("estimated reward per step: {:.4}", reward / mass))?;
     }
@@ -27,15 +30,24 @@ pub(crate) fn print_training(run: &RunDirectory, config: &TrainConfig) -> Done {
             line(&format!("  estimated cost per step {:.4}{bound}{lambda}", cost / mass))?;
         }
         if let Some(cost) = late(&history, &format!("policy/cost/{}", limit.cost)) {
-            line(&format!(
-                "  of the policy drawn from it, by its critic in training: {cost:.4} (a guide, not a bound)"
-            ))?;
+            let least = crate::pages::least_cost(run, &limit.cost)?;
+            let note = match least.filter(|&least| cost < least) {
+                Some(least) => format!(
+                    "below {}, the least of any logged step: the critic is off by more than that",
+                    significant(least, 6)
+                ),
+                None => "a guide, not a bound".to_owned(),
+            };
+            line(&format!("  of the policy drawn from it, by its critic in training: {cost:.4} ({note})"))?;
         }
     }
     if mass_is_off(mass) {
         line(&format!(
             "warning: E[w] = {mass:.3} is far from 1: the estimates are not of a distribution yet"
         ))?;
+    }
+    if !figures {
+        return Ok(());
     }
     line("these are the optimiser's figures on its own log; the policy itself may earn and cost otherwise")
 }
@@ -48,7 +60,7 @@ fn mass_is_off(mass: f64) -> bool {
 /// What a policy earned and cost in a simulator.
 pub(crate) fn print_evaluation(evaluation: &Evaluation) -> Done {
     let plus_minus = |error: Option<f64>| error.map_or(String::new(), |error| format!(" ± {error:.4}"));
-    line(&format!("{}: {} episodes", evaluation.environment, evaluation.episodes))?;
+    line(&format!("{}: {}", evaluation.environment, counted(evaluation.episodes as u64, "episode")))?;
     line(&format!("return {:.2}{}", evaluation.return_mean, plus_minus(evaluation.return_stderr)))?;
     for cost in &evaluation.costs {
         line(&format!(

@@ -164,6 +164,7 @@ struct Recorder<'a> {
     failed: Option<MetricsError>,
     progress: Option<Progress>,
     checkpoint_every: u64,
+    log_every: u64,
     steps: u64,
 }
 
@@ -175,6 +176,7 @@ impl<'a> Recorder<'a> {
             failed: None,
             progress: show.then(|| Progress::new(config.steps, "train")),
             checkpoint_every: config.checkpoint_every,
+            log_every: config.log_every,
             steps: config.steps,
         }
     }
@@ -203,7 +205,16 @@ impl Observer for Recorder<'_> {
     fn started(&mut self, step: u64) {
         let log = if step == 0 { MetricsLog::create(self.root) } else { MetricsLog::resume(self.root, step) };
         match log {
-            Ok(log) => self.log = Some(log),
+            Ok(log) => {
+                let (recorded, expected) = (log.last_step().unwrap_or(0), step - step % self.log_every);
+                if recorded < expected {
+                    eprintln!(
+                        "remark: metrics.jsonl ends at step {recorded}, the checkpoint is of step {step}: the figures \
+                         of the steps between are lost, and curves have a gap there"
+                    );
+                }
+                self.log = Some(log);
+            }
             Err(error) => self.failed = Some(error),
         }
     }

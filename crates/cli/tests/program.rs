@@ -187,6 +187,34 @@ fn a_run_can_be_evaluated_acted_with_exported_and_reported() {
     assert!(acted.status.success(), "{}", String::from_utf8_lossy(&acted.stderr));
     let again = ["act", text(&run), "--observations", text(&observations), "--to", text(&actions)];
     refuses_to_replace(&again);
+    // Directories are made as for converted logs; the run's own files and the observations are no place for actions.
+    let deep = directory.path().join("new/place/actions.npy");
+    let acted = coptidice(&["act", text(&run), "--observations", text(&observations), "--to", text(&deep)]);
+    assert!(acted.status.success() && deep.exists(), "{}", String::from_utf8_lossy(&acted.stderr));
+    for own in [run.join("policy.safetensors"), run.join("occupancy_ratios.npy"), observations.clone()] {
+        let kept = std::fs::read(&own).unwrap();
+        let refused = coptidice(&[
+            "act",
+            text(&run),
+            "--observations",
+            text(&observations),
+            "--to",
+            text(&own),
+            "--overwrite",
+        ]);
+        assert_eq!(refused.status.code(), Some(2), "{}", own.display());
+        assert_eq!(std::fs::read(&own).unwrap(), kept);
+    }
+    let odd = directory.path().join("odd.npy");
+    let refused = |word: &str| {
+        let output = coptidice(&["act", text(&run), "--observations", text(&odd), "--to", "unused.npy"]);
+        let said = String::from_utf8_lossy(&output.stderr).split_whitespace().collect::<String>();
+        assert!(output.status.code() == Some(2) && said.contains(word), "{said}");
+    };
+    ndarray_npy::write_npy(&odd, &ndarray::Array1::<f64>::zeros(4)).unwrap();
+    refused("has1axis,nottwo");
+    ndarray_npy::write_npy(&odd, &ndarray::Array2::<i64>::zeros((2, 4))).unwrap();
+    refused("notf32orf64");
     let chosen: ndarray::Array2<f32> = ndarray_npy::read_npy(&actions).unwrap();
     assert_eq!(chosen.dim(), (5, 2));
     // Actions stay within the logged range.
@@ -260,6 +288,10 @@ fn wrong_usage_and_unusable_input_exit_with_two_and_say_what_to_do() {
         (&["train", "nowhere.csv", "--algo", "bc", "--out", run], "nowhere.csv"),
         (&["train", log, "--algo", "bc", "--out", &format!("{log}/run")], "--out"),
         (&["train", log, "--algo", "bc", "--out", run, "--resume", "--max-magnitude", "-1"], "positive"),
+        (&["train", log, "--algo", "bc", "--out", run, "--threads", "100000"], "1024"),
+        (&["train", log, "--algo", "bc", "--out", run, "--set", "threads=1025"], "1024"),
+        (&["evaluate", run, "--env", "nav/hazard", "--threads", "2000"], "1024"),
+        (&["sweep", "plan.toml", "--out", run, "--jobs", "2000"], "1024"),
         (&["data", "inspect", text(&broken)], "broken.hdf5"),
         (&["evaluate", directory.path().to_str().unwrap(), "--env", "nav/hazard"], "run directory"),
     ];
@@ -398,7 +430,18 @@ fn quickstart_replaces_only_what_it_made() {
     assert!(first.status.success(), "{}", String::from_utf8_lossy(&first.stderr));
     let page = String::from_utf8(bytes(&out.join("coptidice"), "report.html")).unwrap();
     assert_eq!(page.matches("<h2>Evaluation</h2>").count(), 1, "one section compares the policies");
+    assert!(page.contains("Paths over the map"));
+    assert!(coptidice(&["report", text(&out.join("coptidice"))]).status.success());
+    assert_eq!(bytes(&out.join("coptidice"), "report.html"), page.as_bytes(), "drawn again from the run");
+    // What one that was killed at once leaves behind.
+    for leftover in ["bc.part/quickstart.draft", "bc.part/config.toml", "coptidice.part/.coptidice-x1"] {
+        std::fs::create_dir_all(out.join(leftover).parent().unwrap()).unwrap();
+        std::fs::write(out.join(leftover), "").unwrap();
+    }
+    // And one that was killed while it put a run into its place.
+    std::fs::rename(out.join("bc"), out.join("bc.former")).unwrap();
     let again = coptidice(&arguments);
+    assert!(out.join("bc/policy.onnx").exists() && !out.join("bc.former").exists());
     assert!(again.status.success() && String::from_utf8_lossy(&again.stderr).contains("replacing"));
     assert!(!out.join("bc.part").exists() && !out.join("coptidice.part").exists());
 
@@ -413,6 +456,10 @@ fn quickstart_replaces_only_what_it_made() {
     while !draft.exists() && std::time::Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(20));
     }
+    let beside = coptidice(&arguments);
+    assert_eq!(beside.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&beside.stderr).contains("another quickstart"));
+    assert!(draft.exists(), "the draft of the first is left alone");
     stopped.kill().and_then(|()| stopped.wait()).expect("it was running");
     assert!(draft.exists(), "it was stopped while it trained");
     assert_eq!(bytes(&out.join("coptidice"), "report.html"), page.as_bytes(), "the same command and seed");
@@ -436,4 +483,38 @@ fn a_run_is_never_overwritten_silently() {
     let again = coptidice(&train_arguments(text(&log), text(&run), "120", "1"));
     assert_eq!(again.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&again.stderr).contains("--resume"));
+}
+
+/// What is lost of a record is said, not passed over.
+#[test]
+fn gaps_in_the_record_are_remarked() {
+    let directory = tempfile::tempdir().unwrap();
+    let (log, run) = (write_log(directory.path()), directory.path().join("run"));
+    let mut arguments = train_arguments(text(&log), text(&run), "120", "1");
+    arguments.extend(["--set", "log_every=20"]);
+    let trained = coptidice(&arguments);
+    assert!(trained.status.success(), "{}", String::from_utf8_lossy(&trained.stderr));
+    let record = run.join("metrics.jsonl");
+    let whole = std::fs::read_to_string(&record).unwrap();
+    let says = |word: &str| {
+        let output = coptidice(&["report", text(&run)]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let page = String::from_utf8(bytes(&run, "report.html")).unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).contains(word);
+        assert_eq!(said, page.contains(word));
+        said
+    };
+    assert!(!says("holds nothing of"));
+    for cut in [String::new(), whole[..whole.len() - 9].to_owned()] {
+        std::fs::write(&record, cut).unwrap();
+        assert!(says("holds nothing of the steps after"));
+    }
+    // A run that goes on from a checkpoint behind the end of the record.
+    let kept: String = whole.lines().take(2).map(|line| format!("{line}\n")).collect();
+    std::fs::write(&record, kept).unwrap();
+    arguments.push("--resume");
+    let resumed = coptidice(&arguments);
+    assert!(resumed.status.success(), "{}", String::from_utf8_lossy(&resumed.stderr));
+    assert!(String::from_utf8_lossy(&resumed.stderr).contains("metrics.jsonl ends at step 40"));
+    assert!(says("holds nothing of the steps after 40 up to 120"));
 }

@@ -64,6 +64,17 @@ pub fn count(value: u64) -> String {
     group(&value.to_string())
 }
 
+/// A count of things, which takes an `s` but for one.
+///
+/// ```
+/// assert_eq!(coptidice_report::number::counted(1, "remark"), "1 remark");
+/// assert_eq!(coptidice_report::number::counted(0, "remark"), "0 remarks");
+/// ```
+#[must_use]
+pub fn counted(value: u64, thing: &str) -> String {
+    format!("{} {thing}{}", count(value), if value == 1 { "" } else { "s" })
+}
+
 /// A share in `[0, 1]` as a percentage. A share that is not zero never reads as zero, nor one below 1 as all.
 ///
 /// ```

@@ -1,11 +1,11 @@
 //! `coptidice act`: actions for a file of observations.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use coptidice_nn::Pool;
 use ndarray::{Array1, Array2};
-use ndarray_npy::WriteNpyExt as _;
+use ndarray_npy::{ReadNpyError, WriteNpyExt as _};
 
 use crate::failure::{Done, Failure};
 use crate::output::check_target;
@@ -39,6 +39,12 @@ impl Act {
     pub(crate) fn run(self) -> Done {
         check_target(&self.to, self.overwrite)?;
         let run = RunDirectory::open(&self.run)?;
+        if run.holds(&self.to) || same_file(&self.to, &self.observations) {
+            return Err(Failure::usage(
+                format!("{}: is a file that the policy or its observations are in", self.to.display()),
+                "choose another name for the actions",
+            ));
+        }
         let policy = crate::policies::load(&run.policy())?;
         let acting = crate::policies::acting(self.acting.as_deref())?.unwrap_or(policy.acting());
         let observations = self.observations()?;
@@ -71,6 +77,9 @@ impl Act {
             shaped.write_npy(&mut file)
         };
         result.map_err(|error| Failure::writing(&self.to, &error))?;
+        if let Some(parent) = self.to.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            std::fs::create_dir_all(parent).map_err(|error| Failure::writing(parent, &error))?;
+        }
         coptidice_report::write_whole(&self.to, &file).map_err(|error| Failure::writing(&self.to, &error))
     }
 
@@ -79,14 +88,28 @@ impl Act {
         let single: Result<Array2<f32>, _> = ndarray_npy::read_npy(&self.observations);
         single.or_else(|first| {
             let double: Result<Array2<f64>, _> = ndarray_npy::read_npy(&self.observations);
-            double.map(|values| values.mapv(|value| value as f32)).map_err(|_| {
+            double.map(|values| values.mapv(|value| value as f32)).map_err(|second| {
+                let what = match (&first, &second) {
+                    (ReadNpyError::WrongNdim(_, axes), _) | (_, ReadNpyError::WrongNdim(_, axes)) => {
+                        format!("has {axes} {}, not two", if *axes == 1 { "axis" } else { "axes" })
+                    }
+                    (ReadNpyError::WrongDescriptor(_), ReadNpyError::WrongDescriptor(found)) => {
+                        format!("holds numbers of the type {found}, not f32 or f64")
+                    }
+                    _ => first.to_string(),
+                };
                 Failure::usage(
-                    format!("{}: {first}", self.observations.display()),
-                    "give a .npy file with an array of f32 or f64 of shape [N, O]",
+                    format!("{}: {what}", self.observations.display()),
+                    "give a .npy file with an array of f32 or f64 of shape [N, O], a row for each observation",
                 )
             })
         })
     }
+}
+
+/// Whether both names are of one file that is there.
+fn same_file(one: &Path, other: &Path) -> bool {
+    matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
 /// What the log called each action, where these are integers. Of words the file can hold only positions: the list is

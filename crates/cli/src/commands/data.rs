@@ -1,12 +1,14 @@
 //! `coptidice data`: looking at logs, checking, mending, converting and splitting them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use coptidice_data::{
     ConvertOptions, FaultyEpisode, Inspection, Problem, RepairOptions, SplitOptions, WriteOptions, convert,
     repair, split, validate, write,
 };
+
+use coptidice_report::number::counted;
 
 use crate::failure::{Done, Failure};
 use crate::logs::LogFlags;
@@ -146,7 +148,8 @@ impl Validate {
             for problem in &log.problems {
                 line(&describe(problem))?;
             }
-            line(&format!("{errors} errors, {} remarks", log.problems.len() - errors))?;
+            let remarks = log.problems.len() - errors;
+            line(&format!("{}, {}", counted(errors as u64, "error"), counted(remarks as u64, "remark")))?;
         }
         if errors == 0 {
             return Ok(());
@@ -178,12 +181,7 @@ impl Repair {
         for problem in &repaired.remaining {
             line(&describe(problem))?;
         }
-        line(&format!(
-            "{}: {} transitions in {} episodes",
-            self.to.display(),
-            repaired.transitions.len(),
-            repaired.transitions.episodes().len()
-        ))
+        wrote(&self.to, repaired.transitions.len(), repaired.transitions.episodes().len())
     }
 }
 
@@ -198,12 +196,7 @@ impl Convert {
         for problem in &problems {
             eprintln!("{}", describe(problem));
         }
-        line(&format!(
-            "{}: {} transitions in {} episodes",
-            written.path.display(),
-            written.transitions,
-            written.episodes
-        ))
+        wrote(&written.path, written.transitions, written.episodes)
     }
 }
 
@@ -219,12 +212,7 @@ impl SplitCommand {
         let parts = split(self.log.path(), &self.train, &self.held_out, &options)
             .map_err(|error| Failure::input(&error))?;
         for part in parts {
-            line(&format!(
-                "{}: {} transitions in {} episodes",
-                part.path.display(),
-                part.transitions,
-                part.episodes
-            ))?;
+            wrote(&part.path, part.transitions, part.episodes)?;
         }
         Ok(())
     }
@@ -235,6 +223,13 @@ impl LogFlags {
     fn validated(&self) -> Result<coptidice_data::Log, Failure> {
         validate(self.path(), &self.options()?, &self.check()).map_err(|error| Failure::input(&error))
     }
+}
+
+/// Says what was written.
+fn wrote(path: &Path, transitions: usize, episodes: usize) -> Done {
+    let (transitions, episodes) =
+        (counted(transitions as u64, "transition"), counted(episodes as u64, "episode"));
+    line(&format!("{}: {transitions} in {episodes}", path.display()))
 }
 
 /// A problem on one line.

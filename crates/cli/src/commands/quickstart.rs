@@ -1,5 +1,6 @@
 //! `coptidice quickstart`: the main job on simulated logs, with no file needed.
 
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -8,13 +9,13 @@ use coptidice_agents::{Algorithm, RawConfig, TrainOutcome};
 use coptidice_core::LimitUnit;
 use coptidice_core::statistics::{mean, standard_error};
 use coptidice_data::Transitions;
-use coptidice_report::page::{Evaluation as EvaluationTable, Section};
+use coptidice_report::page::Evaluation as EvaluationTable;
 use coptidice_sim::{Evaluation, hazard};
 
 use crate::failure::{Done, Failure};
 use crate::output::line;
-use crate::pages::{compose, evaluation_row, hazard_section, limit_readings};
-use crate::run_directory::{RunDirectory, write_json};
+use crate::pages::{Comparison, evaluation_row, limit_readings, logged_paths, write_run_report};
+use crate::run_directory::{RunDirectory, write_json, write_text};
 use crate::simulate::{Request, environment, evaluate};
 use crate::training::{Job, stop_on_interrupt, train};
 
@@ -31,6 +32,9 @@ const EVALUATED_EPISODES: usize = 50;
 
 /// What manifests call the simulated log; a run that says so was made here and may be replaced.
 const LOG_NAME: &str = "simulated hazard navigation";
+
+/// In a directory of quickstart's own that is not a complete run, or no longer.
+const MARKER: &str = "quickstart.draft";
 
 /// The settings of `experiments/hazard`, over the defaults: little weight on staying near the log, much caution.
 const SETTINGS: &str = "alpha = 0.05\nepsilon = 0.2\n";
@@ -53,10 +57,20 @@ impl Quickstart {
     /// Simulates, trains, evaluates, and writes the page.
     pub(crate) fn run(self) -> Done {
         stop_on_interrupt();
+        // Held until the program ends, however it ends.
+        let _lock = self.lock()?;
         for algorithm in ALGORITHMS {
-            check_own(&self.run_path(algorithm))?;
-            // One that was stopped may have left a draft.
-            check_own(&self.draft_path(algorithm))?;
+            for path in [self.run_path(algorithm), self.draft_path(algorithm), self.former_path(algorithm)] {
+                check_own(&path)?;
+            }
+        }
+        for algorithm in ALGORITHMS {
+            // What one that was stopped has left: a draft, or a former run that had just been moved aside.
+            let (run, former) = (self.run_path(algorithm), self.former_path(algorithm));
+            if former.exists() && !run.exists() {
+                std::fs::rename(&former, &run).map_err(|error| Failure::writing(&run, &error))?;
+            }
+            remove(&former)?;
             remove(&self.draft_path(algorithm))?;
         }
         eprintln!(
@@ -76,11 +90,16 @@ impl Quickstart {
                 evaluation_row("coptidice", &learned),
             ],
         };
-        let paths = hazard_section(&data, &[("bc", &cloned), ("coptidice", &learned)]);
-        let page = compose(&run, Some(vec![paths, Section::from(&table)]))?;
-        page.write(&run.report()).map_err(|error| Failure::work(&error))?;
+        let comparison = Comparison {
+            logged_paths: logged_paths(&data),
+            logged: table.rows[0].clone(),
+            policies: vec![("bc (cloned)".to_owned(), cloned), ("coptidice".to_owned(), learned)],
+        };
+        write_json(&run.comparison(), &comparison)?;
+        write_run_report(&run)?;
         for algorithm in ALGORITHMS {
-            replace(&self.draft_path(algorithm), &self.run_path(algorithm))?;
+            let former = self.former_path(algorithm);
+            replace(&self.draft_path(algorithm), &self.run_path(algorithm), &former)?;
         }
         let run = RunDirectory::open(&self.run_path(Algorithm::Coptidice))?;
         line(table.table().to_text(Some(110)).trim_end())?;
@@ -96,6 +115,29 @@ impl Quickstart {
         self.out.join(format!("{}.part", algorithm.name()))
     }
 
+    /// Where a former run lies while the new one takes its place.
+    fn former_path(&self, algorithm: Algorithm) -> PathBuf {
+        self.out.join(format!("{}.former", algorithm.name()))
+    }
+
+    /// Keeps a second quickstart out of the directory. The lock is the system's and ends with the program; its file
+    /// stays.
+    fn lock(&self) -> Result<File, Failure> {
+        let path = self.out.join("quickstart.lock");
+        std::fs::create_dir_all(&self.out).map_err(|error| {
+            Failure::usage(format!("{}: {error}", self.out.display()), "choose an --out that can be written")
+        })?;
+        let file = File::create(&path).map_err(|error| Failure::writing(&path, &error))?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => Err(Failure::usage(
+                format!("another quickstart is at work in {}", self.out.display()),
+                "wait for it to end, or choose another --out",
+            )),
+            // Not every file system knows locks.
+            Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
+        }
+    }
+
     fn train_and_evaluate(
         &self,
         data: &Transitions,
@@ -109,12 +151,16 @@ impl Quickstart {
             limits: vec![RawLimit { cost: None, limit: LIMIT, unit: Some(LimitUnit::Step), horizon: None }],
             ..RawConfig::from_toml(SETTINGS).map_err(|error| Failure::work(&error))?
         };
+        let draft = self.draft_path(algorithm);
+        std::fs::create_dir_all(&draft).map_err(|error| Failure::writing(&draft, &error))?;
+        // Before any other file, so that a draft is known for one whenever it was left.
+        write_text(&draft.join(MARKER), "")?;
         let job = Job {
             data,
             problems: Vec::new(),
             log_name: format!("{LOG_NAME}, seed {}", self.seed),
             raw,
-            out: &self.draft_path(algorithm),
+            out: &draft,
             resume: false,
             command: std::env::args().collect(),
             show_progress: true,
@@ -139,26 +185,54 @@ impl Quickstart {
     }
 }
 
+/// Removes a run or draft, its marker last: what is left of it when this is stopped is still known.
 fn remove(run: &Path) -> Done {
     if !run.exists() {
         return Ok(());
     }
-    std::fs::remove_dir_all(run).map_err(|error| Failure::writing(run, &error))
+    write_text(&run.join(MARKER), "")?;
+    let all_but_marker = || {
+        for entry in std::fs::read_dir(run)? {
+            let entry = entry?;
+            if entry.file_name() == MARKER {
+                continue;
+            }
+            if entry.file_type()?.is_dir() {
+                std::fs::remove_dir_all(entry.path())?;
+            } else {
+                std::fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    };
+    all_but_marker()
+        .and_then(|()| std::fs::remove_file(run.join(MARKER)))
+        .and_then(|()| std::fs::remove_dir(run))
+        .map_err(|error: std::io::Error| Failure::writing(run, &error))
 }
 
-/// Puts a complete run where a former one may be.
-fn replace(draft: &Path, run: &Path) -> Done {
+/// Puts a complete run where a former one may be, which is moved aside first and removed last.
+fn replace(draft: &Path, run: &Path, former: &Path) -> Done {
+    let rename =
+        |from: &Path, to: &Path| std::fs::rename(from, to).map_err(|error| Failure::writing(to, &error));
     if run.exists() {
         eprintln!("replacing the run of a former quickstart in {}", run.display());
-        remove(run)?;
+        rename(run, former)?;
     }
-    std::fs::rename(draft, run).map_err(|error| Failure::writing(run, &error))
+    let marker = draft.join(MARKER);
+    std::fs::remove_file(&marker).map_err(|error| Failure::writing(&marker, &error))?;
+    rename(draft, run)?;
+    remove(former)
 }
 
 /// Refuses a directory with anything in it that no quickstart made.
 fn check_own(run: &Path) -> Done {
-    let empty = std::fs::read_dir(run).is_ok_and(|mut entries| entries.next().is_none());
-    if !run.exists() || empty {
+    // A file that was being written when the program was killed says nothing about whose the directory is.
+    let named = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.is_ok_and(|entry| !entry.file_name().to_string_lossy().starts_with(".coptidice-"))
+    };
+    let empty = std::fs::read_dir(run).is_ok_and(|mut entries| !entries.any(named));
+    if !run.exists() || empty || run.join(MARKER).is_file() {
         return Ok(());
     }
     let own = RunDirectory::open(run).and_then(|run| run.manifest()).ok();

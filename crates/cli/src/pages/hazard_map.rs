@@ -9,17 +9,19 @@ use coptidice_sim::hazard::HazardMap;
 /// Logged episodes drawn: enough to see every habit, few enough to see through.
 const LOGGED_SHOWN: usize = 60;
 
+/// Positions of some of the logged episodes, metres.
+pub(crate) fn logged_paths(data: &Transitions) -> Vec<Vec<[f32; 2]>> {
+    let point = |at: &[f32]| [at[0], at[1]];
+    let stride = data.episodes().len().div_ceil(LOGGED_SHOWN).max(1);
+    let shown = data.episodes().iter().step_by(stride);
+    shown.map(|episode| episode.rows().map(|i| point(data.observation(i))).collect()).collect()
+}
+
 /// The map with logged paths faint and each policy's paths strong.
-pub(crate) fn section(data: &Transitions, policies: &[(&str, &Evaluation)]) -> Section {
+pub(crate) fn section(logged: &[Vec<[f32; 2]>], policies: &[(String, Evaluation)]) -> Section {
     let map = HazardMap::STANDARD;
     let point = |at: &[f32]| (f64::from(at[0]), f64::from(at[1]));
-    let stride = data.episodes().len().div_ceil(LOGGED_SHOWN).max(1);
-    let logged = data
-        .episodes()
-        .iter()
-        .step_by(stride)
-        .map(|episode| episode.rows().map(|i| point(data.observation(i))).collect())
-        .collect();
+    let logged = logged.iter().map(|path| path.iter().map(|at| point(at)).collect()).collect();
     let width = (-map.half_width, map.half_width);
     let mut figure = PathMap::new("Paths over the map", width, width)
         .labels("x, m", "y, m")
@@ -37,7 +39,7 @@ pub(crate) fn section(data: &Transitions, policies: &[(&str, &Evaluation)]) -> S
             .iter()
             .map(|path| path.observations.iter().map(|o| point(o)).collect())
             .collect();
-        figure = figure.paths(PathGroup::new(*name, paths));
+        figure = figure.paths(PathGroup::new(name.clone(), paths));
     }
     Section::new("Paths").chart(&figure)
 }

@@ -394,10 +394,13 @@ impl Assembly {
 fn report_unknown(log: &mut Log) {
     let unknown = log.transitions.next_unknown();
     let Some(&first) = unknown.first() else { return };
+    let (of, these, them) = match unknown.len() {
+        1 => ("one episode that was".to_owned(), "this step counts", "it"),
+        many => (format!("{many} episodes that were"), "these steps count", "them"),
+    };
     let message = format!(
-        "what the last step of {} episodes that were stopped led to is not recorded: these steps count in lengths, \
-         totals and averages, and training with gamma below 1, which needs it, does not learn from them",
-        unknown.len()
+        "what the last step of {of} stopped led to is not recorded: {these} in lengths, totals and averages, and \
+         training with gamma below 1, which needs what follows, does not learn from {them}"
     );
     let row = log.source_row(first);
     log.problems.push(Problem::new(ProblemCode::NextStateUnknown, message).row(row));

@@ -48,6 +48,10 @@ impl JsonlWriter {
         Ok((Self { path: path.to_owned(), file, last }, records))
     }
 
+    pub(super) fn last(&self) -> Option<u64> {
+        self.last
+    }
+
     pub(super) fn append(&mut self, step: u64, values: &[(&str, f64)]) -> Result<(), MetricsError> {
         if let Some(last) = self.last.filter(|&last| step < last) {
             return Err(MetricsError::StepOrder { step, last });

@@ -39,7 +39,7 @@ pub enum MetricsError {
         source: io::Error,
     },
     /// A line of the record that is none.
-    #[error("{}, line {line}: {reason}; delete this line and all after it, or start the run anew", path.display())]
+    #[error("{}, line {line}: {reason}; delete this line and all after it, which loses the figures of these steps for good, or start the run anew", path.display())]
     Malformed {
         /// The record.
         path: PathBuf,
@@ -119,6 +119,12 @@ impl MetricsLog {
     pub fn resume(run: &Path, step: u64) -> Result<Self, MetricsError> {
         let (jsonl, kept) = jsonl::JsonlWriter::resume(&run.join(METRICS_FILE), step)?;
         Ok(Self { jsonl, events: events::EventWriter::create(&run.join(EVENT_FILE), &kept)? })
+    }
+
+    /// The last step of which there is a record.
+    #[must_use]
+    pub fn last_step(&self) -> Option<u64> {
+        self.jsonl.last()
     }
 
     /// Records the values of one step, in the given order. Steps may repeat but not go back.

@@ -3,7 +3,7 @@
 use super::section::{Card, Section};
 use super::verdict::LimitReading;
 use crate::bins::{Bins, Summary};
-use crate::number::{count, significant};
+use crate::number::{count, counted, significant};
 use crate::svg::Histogram;
 use crate::table::{Column, Table, printable};
 use crate::text;
@@ -33,8 +33,7 @@ impl ActionSummary {
 
     fn text(self) -> String {
         match self {
-            ActionSummary::Continuous { dim: 1 } => "1 number".to_owned(),
-            ActionSummary::Continuous { dim } => format!("{dim} numbers"),
+            ActionSummary::Continuous { dim } => counted(dim as u64, "number"),
             ActionSummary::Discrete { count } => format!("1 of {count}"),
         }
     }
@@ -87,11 +86,11 @@ impl DataSummary {
     #[must_use]
     pub fn to_text(&self, width: usize) -> String {
         let mut out = format!(
-            "{}\n{} transitions in {} episodes; observation: {} numbers; action: {}\n\n",
+            "{}\n{} in {}; observation: {}; action: {}\n\n",
             printable(&self.source),
-            count(self.transitions),
-            count(self.lengths.len() as u64),
-            self.observation_dim,
+            counted(self.transitions, "transition"),
+            counted(self.lengths.len() as u64, "episode"),
+            counted(self.observation_dim as u64, "number"),
             self.action.text()
         );
         out.push_str(&self.table(true).to_text(u16::try_from(width).ok()));

@@ -6,9 +6,10 @@ use crate::number::{count, mean_with_error, percent};
 use crate::svg::{Bar, BarChart, Chart, Reference};
 use crate::table::{Cell, Column, Status, Table};
 use coptidice_core::LimitUnit;
+use serde::{Deserialize, Serialize};
 
 /// One cost of one policy, over the episodes run.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EvaluatedCost {
     /// Mean per step.
     pub per_step: f64,
@@ -23,7 +24,7 @@ pub struct EvaluatedCost {
 }
 
 /// One policy.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EvaluationRow {
     /// Its name.
     pub policy: String,
