@@ -518,3 +518,19 @@ fn gaps_in_the_record_are_remarked() {
     assert!(String::from_utf8_lossy(&resumed.stderr).contains("metrics.jsonl ends at step 40"));
     assert!(says("holds nothing of the steps after 40 up to 120"));
 }
+
+#[test]
+fn words_fit_what_was_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let (log, run) = (write_log(directory.path()), directory.path().join("run"));
+    let checked = stdout(&coptidice(&["data", "validate", text(&log)]));
+    let remarks = checked.lines().count() - 1;
+    let plural = if remarks == 1 { "" } else { "s" };
+    assert!(checked.ends_with(&format!("0 errors, {remarks} remark{plural}\n")), "{checked}");
+    // Behaviour cloning has no figures of which anything could be said.
+    let mut arguments = vec!["train", text(&log), "--algo", "bc", "--out", text(&run), "--steps", "2"];
+    arguments.extend(SMALL);
+    let output = coptidice(&arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!stdout(&output).contains("optimiser's figures"), "{}", stdout(&output));
+}

@@ -352,6 +352,17 @@ fn whole_floats_are_doses_and_whole_integers_are_ids() {
     );
 }
 
+#[test]
+fn remarks_are_said_of_one_as_of_many() {
+    let log = table("0,0,1,2,0.5,1,0,0\n0,1,2,3,0.5,1,0,0\n0,2,3,5,0.5,1,0,0\n");
+    let found = read(log.path(), &ReadOptions::default()).unwrap();
+    let said: Vec<&str> = found.problems.iter().map(|p| p.message.as_str()).collect();
+    assert!(said.iter().any(|message| message.contains("of one episode that was stopped")), "{said:?}");
+    let limit = CostLimit::PerStep { limit: -0.0 };
+    let remarks = check_limits(&found.transitions, &[Some(limit)]);
+    assert!(remarks.iter().any(|p| p.message.starts_with("the limit is 0:")), "{remarks:?}");
+}
+
 /// A fault in a next state is looked for in vain among the states.
 #[test]
 fn faults_of_next_observations_bear_their_name() {

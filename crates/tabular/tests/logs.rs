@@ -325,3 +325,17 @@ fn spibb_lies_between_cloning_and_the_linear_program() {
     assert!((value(LogAlgorithm::Spibb, 1.0) - lp).abs() < 1e-6);
     assert!(bc < between && between < lp, "{bc} {between} {lp}");
 }
+
+/// Searching ends by its own limit, and says so.
+#[test]
+fn an_effort_limit_is_an_outcome() {
+    let c = simulate(400);
+    for algorithm in [LogAlgorithm::Naive, LogAlgorithm::Coptidice] {
+        let tight = options(algorithm, per_episode([0.2, 9.0], &c));
+        let enough = solve(&c.logs(), &tight).unwrap();
+        assert_eq!(enough.outcome, Outcome::Solved);
+        let effort = Effort { total_steps: 2, ..Effort::default() };
+        let found = solve(&c.logs(), &LogOptions { effort, ..tight }).unwrap();
+        assert_eq!(found.outcome, Outcome::IterationLimit);
+    }
+}

@@ -207,3 +207,19 @@ fn only_continuous_policies_are_mixtures() {
     let discrete = LogFacts { discrete: true, ..facts() };
     assert!(RawConfig::from_toml(&raw).unwrap().validate(&discrete).is_ok());
 }
+
+/// The number comes from the file of another run as often as from a hand.
+#[test]
+fn a_mixture_under_the_guided_extraction_is_explained() {
+    let facts = LogFacts {
+        cost_names: vec!["cost".to_owned()],
+        horizon: EpisodeHorizon::Fixed(10.0),
+        always_terminal: false,
+        discrete: false,
+    };
+    let text = "algo = \"optidice\"\nextraction = \"critic_guided\"\nnetworks.mixture_components = 5\n";
+    let refused = RawConfig::from_toml(text).expect("TOML").validate(&facts).expect_err("no mixtures there");
+    assert!(refused.to_string().contains("config.toml of a run with another extraction"), "{refused}");
+    let threads = RawConfig::from_toml("algo = \"bc\"\nthreads = 1025\n").expect("TOML").validate(&facts);
+    assert!(matches!(threads, Err(ConfigError::Range { field: "threads", .. })));
+}

@@ -287,11 +287,14 @@ fn print(result: &SolveResult, solution: &LogSolution, seconds: f64, out: &Path)
     {
         let bound = in_unit(reading, &solution.estimate, reading.upper_bound)
             .map_or(String::new(), |bound| format!(", upper bound {bound:.4}"));
+        let estimate = match estimate_in_unit(reading, &solution.estimate) {
+            // A limit per episode, of a policy without any.
+            value if value.is_nan() => "its episodes never end".to_owned(),
+            value => format!("estimated {value:.4} per {}", cost.limit_unit),
+        };
         line(&format!(
-            "{}: estimated {:.4} per {}{bound}; limit {}; logged behaviour {:.4}; lambda {:.4}",
+            "{}: {estimate}{bound}; limit {}; logged behaviour {:.4}; lambda {:.4}",
             cost.name,
-            estimate_in_unit(reading, &solution.estimate),
-            cost.limit_unit,
             cost.limit,
             estimate_in_unit(logged, &solution.behaviour),
             cost.lambda.unwrap_or(0.0)
