@@ -4,7 +4,7 @@
 //! the limit `ĉ_D·ρ`, and `ρ` is the first of `1, .99, .99², …` at which `V_C(π_D) ≤ ĉ_D`.
 //!
 //! Instead of pricing the other actions at infinity, the CMDP of the actions in `Ã` is formed and solved. `ρ` is found
-//! by halving: the cost of `π̃*` falls with `ρ`, and with it that of the mixture, in which the uniform share merely
+//! by doubling and halving: the cost of `π̃*` falls with `ρ`, and with it that of the mixture, in which the uniform share merely
 //! adds what it costs around the paths of `π̃*`. Where the sequence were not monotone, a later element would be found.
 
 use coptidice_core::{Cmdp, CmdpParts, Policy, Transitions};
@@ -36,11 +36,16 @@ pub fn limited_support_behaviour(m: &Cmdp, support: usize, limit: f64) -> Result
     if first.cost <= limit {
         return Ok(first);
     }
-    // Cost above the limit at `low`, within it at `high`.
-    let (mut low, mut high) = (0, THRESHOLDS);
+    // Cost above the limit at `low`, within it at `high`. `high` is found by doubling: thresholds far below what is
+    // wanted are next to zero, where a linear program is at the mercy of rounding.
+    let (mut low, mut high) = (0, 1);
     let mut found = search.at(high)?;
-    if found.cost > limit {
-        return Err(GenerateError::Behaviour { limit, outcome: Outcome::Infeasible });
+    while found.cost > limit {
+        if high >= THRESHOLDS {
+            return Err(GenerateError::Behaviour { limit, outcome: Outcome::Infeasible });
+        }
+        (low, high) = (high, (2 * high).min(THRESHOLDS));
+        found = search.at(high)?;
     }
     while high - low > 1 {
         let middle = low + (high - low) / 2;
