@@ -436,3 +436,70 @@ fn two_binding_limits_are_met_in_their_bounds() {
     }
     assert!(solved >= 5, "{solved} of 20 have two binding limits and are solved");
 }
+
+/// Tightened limits beyond what any policy meets are approached many times here, each taking hundreds of steps to be
+/// told apart: the effort that a program is given must be enough for the search to decide.
+#[test]
+fn a_search_along_the_edge_of_what_can_be_met_decides() {
+    let rows = [
+        [0.08210473753658044, 0.12356762999255357, 0.7943276324708657],
+        [0.26568766325024684, 0.07333615432227616, 0.6609761824274767],
+        [0.05467766567454264, 0.7369750152086068, 0.2083473191168504],
+        [0.9073424093332982, 0.04632879533335082, 0.04632879533335082],
+        [0.09331019081584885, 0.8446896823962117, 0.06200012678793943],
+        [0.4550394386519521, 0.49230815995416466, 0.052652401393883164],
+    ];
+    let triples = rows
+        .iter()
+        .enumerate()
+        .flat_map(|(pair, row)| row.iter().enumerate().map(move |(t, &p)| (pair / 2, pair % 2, t, p)));
+    let model = Cmdp::new(CmdpParts {
+        transitions: Transitions::from_triples(3, 2, triples.collect::<Vec<_>>()).unwrap(),
+        episode_end: EpisodeEnd::Absorb,
+        reward: vec![
+            0.20773743389428992,
+            0.368108499785295,
+            0.09229038462225501,
+            0.9430120478851917,
+            0.9314919635019979,
+            0.5061125588579239,
+        ],
+        costs: vec![vec![
+            0.103987889635402,
+            0.4298030502285338,
+            0.08825488952470316,
+            0.0005,
+            0.9336277437236596,
+            0.6875465019476816,
+        ]],
+        initial: vec![0.4365187051561262, 0.0021717348515230155, 0.5613095599923508],
+        gamma: 1.0,
+    })
+    .unwrap();
+    let data = [
+        0.14339176756399946,
+        0.4204969277994726,
+        0.06449814099021096,
+        0.2454860789643211,
+        0.11746765662607565,
+        0.008659428055920135,
+    ];
+    let limits = [0.25881844281335764];
+    let problem = Problem {
+        model: &model,
+        data_occupancy: &data,
+        limits: &limits,
+        divergence: Divergence::Chi2,
+        alpha: 0.2,
+    };
+    let samples = Samples::from_model(&model, &data).unwrap();
+    let bound = BoundProblem {
+        samples: &samples,
+        epsilon: 0.01,
+        weight_floor: 0.0,
+        costs: model.costs(),
+        last_step_credits: &[0.0],
+    };
+    let found = dice::coptidice(&problem, &bound, None, Effort::default()).unwrap();
+    assert!(found.outcome != Outcome::IterationLimit, "{:?}", found.certificate);
+}

@@ -79,7 +79,7 @@ pub struct Effort {
 
 impl Default for Effort {
     fn default() -> Self {
-        Self { newton_steps: 500, total_steps: 2000, bound_steps: 300, lambda_steps: 100, lambda_cap: 1e7 }
+        Self { newton_steps: 500, total_steps: 20_000, bound_steps: 300, lambda_steps: 100, lambda_cap: 1e7 }
     }
 }
 
