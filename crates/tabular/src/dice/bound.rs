@@ -169,12 +169,19 @@ impl<'a> BoundSolver<'a> {
                 }
             }
         };
+        let tilted_cost = self.tilt.tilted_cost();
+        // A bound is never below the cost of a measure within the radius that balances the flow. Multipliers that ran
+        // away can look as if it were.
+        let outcome = match outcome {
+            Outcome::Solved if value < tilted_cost - 1e-6 * self.scale => Outcome::IterationLimit,
+            other => other,
+        };
         BoundValue {
             outcome,
             value,
             tau: 1.0 / state.beta,
             kl: self.tilt.moments.kl,
-            tilted_cost: self.tilt.tilted_cost(),
+            tilted_cost,
             flow_residual: self.flow_residual(),
             iterations,
         }

@@ -77,6 +77,9 @@ pub struct Effort {
     pub lambda_cap: f64,
 }
 
+/// Largest residual of a certificate that still goes by "almost solved".
+const WORST_ALMOST: f64 = 1e-3;
+
 impl Default for Effort {
     fn default() -> Self {
         Self { newton_steps: 500, total_steps: 20_000, bound_steps: 300, lambda_steps: 100, lambda_cap: 1e7 }
@@ -355,7 +358,12 @@ pub fn coptidice(
     bound.check(problem.model)?;
     let Some(mut dual) = problem.dual_from(start)? else { return Ok(problem.unsupported()) };
     let (outcome, bounds) = conservative::solve(&mut dual, bound, effort);
-    Ok(problem.solution(&dual, outcome, bounds))
+    let mut solution = problem.solution(&dual, outcome, bounds);
+    // Next to what can be met at all, multipliers run away and steps stop; what they leave proves nothing.
+    if solution.outcome == Outcome::AlmostSolved && solution.certificate.worst() > WORST_ALMOST {
+        solution.outcome = Outcome::IterationLimit;
+    }
+    Ok(solution)
 }
 
 /// The upper bound of cost `k` for a given `w` `[S*A]`.
