@@ -167,30 +167,39 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// The map and the table.
-    fn sections(&self, limits: Vec<LimitReading>) -> Vec<Section> {
+    /// The log and the policies in figures.
+    pub(crate) fn table(&self, limits: Vec<LimitReading>) -> Evaluation {
         let rows = self.policies.iter().map(|(name, evaluation)| evaluation_row(name, evaluation));
-        let table = Evaluation {
+        Evaluation {
             environment: self.policies.first().map_or_else(String::new, |(_, e)| e.environment.clone()),
             limits,
             rows: std::iter::once(self.logged.clone()).chain(rows).collect(),
-        };
-        vec![hazard_map::section(&self.logged_paths, &self.policies), Section::from(&table)]
+        }
     }
 }
 
-/// Writes `report.html` and returns its path.
-pub(crate) fn write_run_report(run: &RunDirectory) -> Result<PathBuf, Failure> {
-    let page = compose(run)?;
-    page.write(&run.report()).map_err(|error| Failure::work(&error))?;
-    Ok(run.report())
+/// A page that was written.
+pub(crate) struct WrittenPage {
+    /// Where.
+    pub(crate) path: PathBuf,
+    /// What is missing from the record of the run, if anything.
+    pub(crate) gap: Option<String>,
 }
 
-/// The page of a run.
-fn compose(run: &RunDirectory) -> Result<Report, Failure> {
+/// Writes `report.html`.
+pub(crate) fn write_run_report(run: &RunDirectory) -> Result<WrittenPage, Failure> {
+    let (page, gap) = compose(run)?;
+    page.write(&run.report()).map_err(|error| Failure::work(&error))?;
+    Ok(WrittenPage { path: run.report(), gap })
+}
+
+/// The page of a run, and what is missing from the run's record.
+fn compose(run: &RunDirectory) -> Result<(Report, Option<String>), Failure> {
     let manifest = run.manifest()?;
     let picture: LogPicture = read_json(&run.inspection())?;
-    let (config_text, config) = read_config(run)?;
+    let config_text =
+        std::fs::read_to_string(run.config()).map_err(|error| Failure::writing(&run.config(), &error))?;
+    let config = RawConfig::from_toml(&config_text).map_err(|error| Failure::input(&error))?;
     let history = run.history()?;
     let evaluation: Option<Simulated> =
         if run.evaluation().exists() { Some(read_json(&run.evaluation())?) } else { None };
@@ -208,17 +217,18 @@ fn compose(run: &RunDirectory) -> Result<Report, Failure> {
         if run.comparison().exists() { Some(read_json(&run.comparison())?) } else { None };
     if let Some(comparison) = &comparison {
         let limits = manifest.limits.iter().map(|limit| reading(limit, mean_steps)).collect();
-        for section in comparison.sections(limits) {
-            report = report.section(section);
-        }
+        report = report
+            .section(hazard_map::section(&comparison.logged_paths, &comparison.policies))
+            .section(&comparison.table(limits));
     }
     // Once is enough.
     let compared = comparison.as_ref().and_then(|c| c.policies.last()).map(|(_, compared)| compared);
     if let Some(evaluation) = evaluation.as_ref().filter(|&own| Some(own) != compared) {
         report = report.section(&simulated(algorithm, &manifest, mean_steps, evaluation));
     }
-    if let Some(gap) = gap(&config, &history, run.policy().exists()) {
-        report = report.section(Section::new("Record of training").callout(Status::Warning, gap));
+    let gap = gap(&config, &history, run.policy().exists());
+    if let Some(gap) = &gap {
+        report = report.section(Section::new("Record of training").callout(Status::Warning, gap.clone()));
     }
     if run.weights().exists() {
         report = report.section(&WeightSummary::of(&read_weights(run)?));
@@ -226,7 +236,7 @@ fn compose(run: &RunDirectory) -> Result<Report, Failure> {
     if let Some(table) = picture.problems().table() {
         report = report.section(Section::new("Remarks on the log").table(table));
     }
-    Ok(report
+    let report = report
         .section(Curves::training(&history, config.epsilon))
         .section(&summary)
         .section(Reproduce {
@@ -234,7 +244,8 @@ fn compose(run: &RunDirectory) -> Result<Report, Failure> {
             config: config_text,
             facts: facts(&manifest),
         })
-        .footer(format!("coptidice {}", manifest.coptidice)))
+        .footer(format!("coptidice {}", manifest.coptidice));
+    Ok((report, gap))
 }
 
 /// What is missing from the record of a run, if anything. A run that was stopped has no `policy` yet and may end anywhere.
@@ -255,19 +266,6 @@ fn gap(config: &RawConfig, history: &History, policy: bool) -> Option<String> {
              training anew brings them back"
         )
     })
-}
-
-/// The same, of what a run's directory holds.
-pub(crate) fn gap_of(run: &RunDirectory) -> Result<Option<String>, Failure> {
-    Ok(gap(&read_config(run)?.1, &run.history()?, run.policy().exists()))
-}
-
-/// The configuration, as text and read.
-fn read_config(run: &RunDirectory) -> Result<(String, RawConfig), Failure> {
-    let text =
-        std::fs::read_to_string(run.config()).map_err(|error| Failure::writing(&run.config(), &error))?;
-    let config = RawConfig::from_toml(&text).map_err(|error| Failure::input(&error))?;
-    Ok((text, config))
 }
 
 /// Writes the dual's estimates over the whole log, and the occupancy ratios they are made of.

@@ -16,8 +16,8 @@ pub(crate) fn print_training(run: &RunDirectory, config: &TrainConfig) -> Done {
     line(&format!("{} trained for {} steps; policy in {}", config.algo, config.steps, run.root().display()))?;
     let mass = late(&history, "w/mean").unwrap_or(1.0);
     // Behaviour cloning has no figures of its own.
-    let figures = late(&history, "reward").is_some();
-    if let Some(reward) = late(&history, "reward") {
+    let reward = late(&history, "reward");
+    if let Some(reward) = reward {
         line(&format!("estimated reward per step: {:.4}", reward / mass))?;
     }
     for limit in &manifest.limits {
@@ -46,7 +46,7 @@ pub(crate) fn print_training(run: &RunDirectory, config: &TrainConfig) -> Done {
             "warning: E[w] = {mass:.3} is far from 1: the estimates are not of a distribution yet"
         ))?;
     }
-    if !figures {
+    if reward.is_none() {
         return Ok(());
     }
     line("these are the optimiser's figures on its own log; the policy itself may earn and cost otherwise")

@@ -309,14 +309,12 @@ fn drop_foreign(raw: &mut RawConfig, own: &toml::Table) {
     if algo == Algorithm::Bc {
         return;
     }
-    let usual = || raw.preset.unwrap_or(Preset::Fast).extraction(algo);
-    let guided = raw.extraction.unwrap_or_else(usual) == Extraction::CriticGuided;
+    let extraction = raw.extraction.unwrap_or_else(|| raw.preset.unwrap_or(Preset::Fast).extraction(algo));
+    let guided = extraction == Extraction::CriticGuided;
     if !guided && !own.contains_key("critic") {
         raw.critic = None;
     }
-    if raw.extraction.unwrap_or_else(usual) != Extraction::StateNormalized
-        && !own.contains_key("state_weight")
-    {
+    if extraction != Extraction::StateNormalized && !own.contains_key("state_weight") {
         raw.state_weight = None;
     }
     let own_mixture = own

@@ -79,8 +79,8 @@ pub fn check_limits(log: &Transitions, limits: &[Option<CostLimit>]) -> Vec<Prob
             CostLimit::PerEpisode { limit, .. } => (limit, false),
         };
         // Below zero a limit is on a difference; whether it can be kept at all is the trainer's to say.
-        let pays_back = (0..log.len()).any(|row| log.costs(row)[k] < 0.0);
-        if value <= 0.0 && !pays_back {
+        let pays_back = || (0..log.len()).any(|row| log.costs(row)[k] < 0.0);
+        if value <= 0.0 && !pays_back() {
             // Nobody writes the sign of a zero on purpose.
             let message =
                 format!("the limit is {}: only a policy that never incurs this cost keeps it", value + 0.0);

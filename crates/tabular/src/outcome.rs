@@ -25,6 +25,12 @@ impl Outcome {
     pub fn is_solved(self) -> bool {
         self == Outcome::Solved
     }
+
+    /// Whether there is an answer, if perhaps a less exact one than was asked for.
+    #[must_use]
+    pub fn is_usable(self) -> bool {
+        matches!(self, Outcome::Solved | Outcome::AlmostSolved)
+    }
 }
 
 impl std::fmt::Display for Outcome {

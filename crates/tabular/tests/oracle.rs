@@ -226,9 +226,7 @@ fn bound_primal(
 }
 
 proptest! {
-    // The same cases every time. About one in a thousand others has a limit so near the least possible bound that the
-    // search ends undecided, which it says; PROPTEST_RNG_SEED and PROPTEST_CASES look for them.
-    #![proptest_config(ProptestConfig { cases: 96, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     /// OptiDICE's dual and COptiDICE's dual reach the primal optimum; the returned `w` is the primal solution.
     /// Clarabel stops at a relative gap of 1e-10; `w` is then good to the square root of it over `α d`.

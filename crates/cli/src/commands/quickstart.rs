@@ -9,12 +9,11 @@ use coptidice_agents::{Algorithm, RawConfig, TrainOutcome};
 use coptidice_core::LimitUnit;
 use coptidice_core::statistics::{mean, standard_error};
 use coptidice_data::Transitions;
-use coptidice_report::page::Evaluation as EvaluationTable;
 use coptidice_sim::{Evaluation, hazard};
 
 use crate::failure::{Done, Failure};
 use crate::output::line;
-use crate::pages::{Comparison, evaluation_row, limit_readings, logged_paths, write_run_report};
+use crate::pages::{Comparison, limit_readings, logged_paths, write_run_report};
 use crate::run_directory::{RunDirectory, write_json, write_text};
 use crate::simulate::{Request, environment, evaluate};
 use crate::training::{Job, stop_on_interrupt, train};
@@ -42,7 +41,8 @@ const SETTINGS: &str = "alpha = 0.05\nepsilon = 0.2\n";
 /// Flags of `quickstart`.
 #[derive(Args)]
 pub(crate) struct Quickstart {
-    /// Directory for the runs and the report; runs of a former quickstart in it are replaced once the new ones are complete
+    /// Directory for the runs and the report; runs of a former quickstart in it are replaced once the new ones are
+    /// complete
     #[arg(long, value_name = "DIR", default_value = "runs/quickstart")]
     out: PathBuf,
     /// Seed of the log, of training and of the evaluation
@@ -81,18 +81,9 @@ impl Quickstart {
             hazard::logs(SHARE_SAFE, LOGGED_EPISODES, self.seed).map_err(|error| Failure::work(&error))?;
         let (_, cloned, _) = self.train_and_evaluate(&data, Algorithm::Bc)?;
         let (run, learned, limits) = self.train_and_evaluate(&data, Algorithm::Coptidice)?;
-        let table = EvaluationTable {
-            environment: "nav/hazard".to_owned(),
-            limits,
-            rows: vec![
-                logged_row(&data),
-                evaluation_row("bc (cloned)", &cloned),
-                evaluation_row("coptidice", &learned),
-            ],
-        };
         let comparison = Comparison {
             logged_paths: logged_paths(&data),
-            logged: table.rows[0].clone(),
+            logged: logged_row(&data),
             policies: vec![("bc (cloned)".to_owned(), cloned), ("coptidice".to_owned(), learned)],
         };
         write_json(&run.comparison(), &comparison)?;
@@ -102,7 +93,7 @@ impl Quickstart {
             replace(&self.draft_path(algorithm), &self.run_path(algorithm), &former)?;
         }
         let run = RunDirectory::open(&self.run_path(Algorithm::Coptidice))?;
-        line(table.table().to_text(Some(110)).trim_end())?;
+        line(comparison.table(limits).table().to_text(Some(110)).trim_end())?;
         line(&format!("report: {}", run.report().display()))
     }
 

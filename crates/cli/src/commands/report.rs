@@ -19,9 +19,9 @@ impl ReportCommand {
     pub(crate) fn run(self) -> Done {
         let run = RunDirectory::open(&self.run)?;
         let page = crate::pages::write_run_report(&run)?;
-        if let Some(gap) = crate::pages::gap_of(&run)? {
+        if let Some(gap) = page.gap {
             eprintln!("remark: {gap}");
         }
-        crate::output::line(&page.display().to_string())
+        crate::output::line(&page.path.display().to_string())
     }
 }

@@ -65,7 +65,7 @@ impl Train {
             TrainOutcome::Finished { .. } => {
                 let page = crate::pages::write_run_report(&run)?;
                 crate::summary::print_training(&run, &config)?;
-                eprintln!("report: {}", page.display());
+                eprintln!("report: {}", page.path.display());
                 Ok(())
             }
             TrainOutcome::Stopped { step, checkpoint } => Err(Failure::work_because(

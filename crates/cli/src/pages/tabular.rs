@@ -9,7 +9,7 @@ use coptidice_report::table::{Cell, Column, Status, Table};
 use coptidice_tabular::Outcome;
 use coptidice_tabular::from_logs::LogSolution;
 
-use crate::commands::tabular::{FiniteLog, SolveResult, estimate_in_unit, in_unit, usable};
+use crate::commands::tabular::{FiniteLog, SolveResult, estimate_in_unit, in_unit};
 use crate::run_directory::readings;
 
 /// The page.
@@ -58,7 +58,7 @@ pub(crate) fn solution(
 
 fn verdict(log: &FiniteLog, solution: &LogSolution, result: &SolveResult) -> Verdict {
     let mut verdict = Verdict::new(result.algorithm);
-    if !usable(solution.outcome) {
+    if !solution.outcome.is_usable() {
         let what = match solution.outcome {
             Outcome::Infeasible => "No policy meets the limits by this log; none was written.",
             Outcome::Unconfirmed => {

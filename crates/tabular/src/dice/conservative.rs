@@ -86,7 +86,7 @@ pub(super) fn solve(
         problem,
     };
     let naive = search.at_limits();
-    let usable = matches!(naive, Outcome::Solved | Outcome::AlmostSolved);
+    let usable = naive.is_usable();
     let outcome = match limits.len() {
         _ if !usable => naive,
         0 => naive,
@@ -177,7 +177,7 @@ impl Search<'_, '_> {
             if self.dual.steps >= self.effort.total_steps {
                 break;
             }
-            let usable = matches!(outcome, Outcome::Solved | Outcome::AlmostSolved);
+            let usable = outcome.is_usable();
             let target = self.dual.limits[0].min(self.dual.mean_cost(0));
             if !usable {
                 low = self.dual.limits[0];
@@ -235,7 +235,7 @@ impl Search<'_, '_> {
                     self.dual.limits[i] = t[i] + length * step[i];
                 }
                 outcome = self.at_limits();
-                if matches!(outcome, Outcome::Solved | Outcome::AlmostSolved) {
+                if outcome.is_usable() {
                     successes += 1;
                     break;
                 }

@@ -381,7 +381,7 @@ pub fn solve(logs: &Logs<'_>, options: &LogOptions<'_>) -> Result<LogSolution, L
     };
     let (mut policy, mut sources) = read_off(&estimate, &behaviour, &found.occupancy, &data_occupancy);
     for _ in 0..LIMIT_ROUNDS {
-        let solved = matches!(found.outcome, Outcome::Solved | Outcome::AlmostSolved);
+        let solved = found.outcome.is_usable();
         if !solved || estimate.convert_limits(&mut evaluator, &policy, &options.limits)? <= LIMIT_TOLERANCE {
             break;
         }
@@ -395,7 +395,7 @@ pub fn solve(logs: &Logs<'_>, options: &LogOptions<'_>) -> Result<LogSolution, L
     let limits = &options.limits;
     let read = estimate.reading(&mut evaluator, &policy, &evaluation, limits, &bounds)?;
     let logged = estimate.reading(&mut evaluator, &behaviour, &behaviour_evaluation, limits, &[])?;
-    let solved = matches!(found.outcome, Outcome::Solved | Outcome::AlmostSolved);
+    let solved = found.outcome.is_usable();
     let outcome = if solved && options.algorithm.keeps_limits() && !keeps(&read, &logged, &estimate.converted)
     {
         Outcome::Unconfirmed
@@ -600,12 +600,12 @@ impl Program<'_> {
             self.set_offset(estimate, offset)?;
             let found = self.solve(algorithm)?;
             let ends = estimate.ends(&found.occupancy);
-            let usable = matches!(found.outcome, Outcome::Solved | Outcome::AlmostSolved) && ends > 0.0;
-            if !usable {
-                if !matches!(found.outcome, Outcome::Solved | Outcome::AlmostSolved) {
-                    // The bound only tightens limits: nothing better would come of it.
-                    self.ready = Some(found);
-                }
+            if !found.outcome.is_usable() {
+                // The bound only tightens limits: nothing better would come of it.
+                self.ready = Some(found);
+                break;
+            }
+            if ends.is_nan() || ends <= 0.0 {
                 break;
             }
             let next = dot(&found.occupancy, estimate.model.reward()) / ends;

@@ -199,7 +199,7 @@ impl Scan<'_> {
             alpha: 1.0,
         };
         let solution = coptidice_naive(&problem, self.start.as_ref(), Effort::default())?;
-        if !matches!(solution.outcome, Outcome::Solved | Outcome::AlmostSolved) {
+        if !solution.outcome.is_usable() {
             return Err(GenerateError::Behaviour { limit: self.limit, outcome: solution.outcome });
         }
         let policy = solution.policy(self.uniform, POLICY_FLOOR)?;

@@ -4,8 +4,9 @@
 //! the limit `ĉ_D·ρ`, and `ρ` is the first of `1, .99, .99², …` at which `V_C(π_D) ≤ ĉ_D`.
 //!
 //! Instead of pricing the other actions at infinity, the CMDP of the actions in `Ã` is formed and solved. `ρ` is found
-//! by doubling and halving: the cost of `π̃*` falls with `ρ`, and with it that of the mixture, in which the uniform share merely
-//! adds what it costs around the paths of `π̃*`. Where the sequence were not monotone, a later element would be found.
+//! by doubling and halving: the cost of `π̃*` falls with `ρ`, and with it that of the mixture, in which the uniform
+//! share merely adds what it costs around the paths of `π̃*`. Where the sequence were not monotone, a later element
+//! would be found.
 
 use coptidice_core::{Cmdp, CmdpParts, Policy, Transitions};
 

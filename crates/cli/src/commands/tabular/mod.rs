@@ -7,7 +7,7 @@ mod result;
 mod solve;
 
 pub(crate) use logs::FiniteLog;
-pub(crate) use result::{SolveResult, estimate_in_unit, in_unit, usable};
+pub(crate) use result::{SolveResult, estimate_in_unit, in_unit};
 
 use clap::Subcommand;
 

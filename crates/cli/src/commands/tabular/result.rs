@@ -122,14 +122,9 @@ impl SolveResult {
             dead_ends: solution.dead_ends.iter().map(|&s| log.states[s as usize].clone()).collect(),
             pairs_unseen: seen.iter().filter(|seen| !**seen).count(),
             states_elsewhere: "states that do not occur in the log are not in the policy",
-            policy: usable(solution.outcome).then_some("policy.json"),
+            policy: solution.outcome.is_usable().then_some("policy.json"),
         }
     }
-}
-
-/// Whether a policy of this outcome may be deployed.
-pub(crate) fn usable(outcome: Outcome) -> bool {
-    matches!(outcome, Outcome::Solved | Outcome::AlmostSolved)
 }
 
 fn cost(k: usize, log: &FiniteLog, solution: &LogSolution) -> CostResult {

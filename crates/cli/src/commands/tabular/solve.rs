@@ -12,7 +12,7 @@ use coptidice_tabular::dice::Effort;
 use coptidice_tabular::from_logs::{self, LogAlgorithm, LogOptions, LogSolution, Objective};
 
 use super::logs::{Columns, FiniteLog};
-use super::result::{SolveResult, estimate_in_unit, in_unit, usable};
+use super::result::{SolveResult, estimate_in_unit, in_unit};
 use crate::failure::{Done, Failure};
 use crate::finite_policy::FinitePolicy;
 use crate::limits::LimitFlags;
@@ -221,7 +221,7 @@ impl Solve {
             }
             Outcome::Solved | Outcome::AlmostSolved => {}
         }
-        if usable(solution.outcome) { Ok(()) } else { Err(Failure::DoNotDeploy) }
+        if solution.outcome.is_usable() { Ok(()) } else { Err(Failure::DoNotDeploy) }
     }
 
     fn behaviour(&self, log: &FiniteLog) -> Result<Option<Policy>, Failure> {
@@ -259,7 +259,7 @@ impl Solve {
 /// Writes the directory. A policy that may not be deployed is not left lying about.
 fn write(out: &Path, log: &FiniteLog, solution: &LogSolution, result: &SolveResult) -> Result<(), Failure> {
     let policy = out.join("policy.json");
-    if usable(solution.outcome) {
+    if solution.outcome.is_usable() {
         FinitePolicy::new(log.states.clone(), log.actions.clone(), &solution.policy).write(&policy)?;
     } else if policy.exists() {
         std::fs::remove_file(&policy).map_err(|error| Failure::writing(&policy, &error))?;
