@@ -7,11 +7,10 @@ use clarabel::solver::{
     DefaultSettings, DefaultSolver, IPSolver as _, SolverStatus, SupportedConeT,
     SupportedConeT::ExponentialConeT, SupportedConeT::NonnegativeConeT, SupportedConeT::ZeroConeT,
 };
-use coptidice_core::{Cmdp, CmdpParts, Divergence, EpisodeEnd, Transitions};
+use coptidice_core::{Cmdp, CmdpParts, Divergence, EpisodeEnd, Policy, Transitions};
 use coptidice_tabular::dice::{self, BoundProblem, Effort, Problem, Samples};
 use coptidice_tabular::{Outcome, lp};
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 
 /// Entries of a program `min ½xᵀPx + qᵀx, Ax + s = b, s ∈ cones`, row by row.
 #[derive(Default)]
@@ -225,6 +224,12 @@ fn bound_primal(
     program.solve().ok().map(|(_, value)| -value)
 }
 
+/// What residuals are multiplied with in a duality gap: the size of the multipliers.
+fn multipliers(found: &dice::Solution) -> f64 {
+    let nu = found.nu.iter().fold(0.0_f64, |x, v| x.max(v.abs()));
+    1.0 + nu + found.mu.abs() + found.lambda.iter().sum::<f64>()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
@@ -241,7 +246,7 @@ proptest! {
                 prop_assert_eq!(found.outcome, Outcome::Solved);
                 let c = found.certificate;
                 prop_assert!((c.objective - value).abs() <= 1e-7 * (1.0 + value.abs()), "{} {value}", c.objective);
-                prop_assert!(c.worst() <= 1e-9, "{c:?}");
+                prop_assert!(c.worst() <= 1e-9 * multipliers(&found), "{c:?}");
                 for (a, b) in found.w.iter().zip(&w) {
                     prop_assert!((a - b).abs() <= 2e-3 * (1.0 + b.abs()), "{a} {b}");
                 }
@@ -272,8 +277,11 @@ proptest! {
         let found = dice::coptidice_naive(&problem, None, Effort::default()).unwrap();
         let feasible = lp::solve(&i.model, &i.limits).unwrap().outcome;
         if feasible == Outcome::Solved && found.outcome != Outcome::Infeasible {
-            prop_assert_eq!(found.outcome, Outcome::Solved, "{:?}", found.certificate);
-            prop_assert!(found.certificate.worst() <= 1e-9, "{:?}", found.certificate);
+            // The rounding of exponentials at small `α` is at times all that is left.
+            let smooth = divergence != Divergence::Chi2 && found.outcome == Outcome::AlmostSolved;
+            prop_assert!(found.outcome == Outcome::Solved || smooth, "{:?}", found.certificate);
+            let worst = found.certificate.worst();
+            prop_assert!(worst <= 1e-9 * multipliers(&found), "{:?}", found.certificate);
             if i.model.gamma() < 1.0 && (i.model.restarts() || !i.model.transitions().has_ends()) {
                 prop_assert!((found.certificate.expected_ratio - 1.0).abs() <= 1e-8);
             }
@@ -313,9 +321,7 @@ fn bounded() -> impl Strategy<Value = Instance> {
 }
 
 proptest! {
-    // The same cases every time. About one in a thousand others has a limit so near the least possible bound that the
-    // search ends undecided, which it says; PROPTEST_RNG_SEED and PROPTEST_CASES look for them.
-    #![proptest_config(ProptestConfig { cases: 96, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     /// The bound of OptiDICE's own `w` against the exponential-cone program.
     #[test]
@@ -345,8 +351,9 @@ proptest! {
         };
         let found = dice::cost_bound(&i.model, &bound, 0, &w, Effort::default()).unwrap();
         if let Some(value) = bound_primal(&i, &list, &w, i.model.cost(0), epsilon) {
-            // A slack radius makes it a linear program in the limit τ → 0, where exponents resolve less.
-            let slack = found.outcome == Outcome::AlmostSolved && found.kl < (1.0 - 1e-4) * epsilon;
+            // A slack radius makes it a linear program in the limit τ → 0, where exponents resolve less: the flow may
+            // balance less closely than is asked for, which the outcome says. The value has to be right all the same.
+            let slack = found.outcome != Outcome::Solved && found.kl < (1.0 - 1e-4) * epsilon;
             let report = (found.outcome, found.kl, found.flow_residual, found.value, value);
             prop_assert!(found.outcome == Outcome::Solved || slack, "{report:?}");
             // Exponential cones are solved less exactly than linear ones.
@@ -383,6 +390,11 @@ proptest! {
             // With several costs, margins can grow faster than limits tighten; then there is no solution to find,
             // and the search says that it found none. With one cost it must decide.
             prop_assert!(i.limits.len() > 1, "{:?} {:?}", found.certificate, found.bounds);
+        } else if found.outcome == Outcome::AlmostSolved {
+            // At high prices the dual tells costs apart less closely, and a bound that moves more than one to one is
+            // met less closely still.
+            prop_assert!(found.lambda.iter().any(|&l| l > 100.0), "{:?} {:?}", found.certificate, found.bounds);
+            prop_assert!(found.certificate.limit_excess <= 1e-8, "{:?}", found.certificate);
         } else if found.outcome != Outcome::Infeasible {
             prop_assert_eq!(found.outcome, Outcome::Solved, "{:?} {:?}", found.certificate, found.bounds);
             prop_assert!(found.certificate.worst() <= 1e-8, "{:?}", found.certificate);
@@ -505,4 +517,136 @@ fn a_search_along_the_edge_of_what_can_be_met_decides() {
     };
     let found = dice::coptidice(&problem, &bound, None, Effort::default()).unwrap();
     assert!(found.outcome != Outcome::IterationLimit, "{:?}", found.certificate);
+}
+
+/// Limits a little above and a little below the least cost that any policy has: met and not met, at any distance
+/// beyond what programs are solved to. Next to it prices are high, and residuals with them.
+fn decides_at_the_edge(i: &Instance, distance: f64) -> Result<(), TestCaseError> {
+    let mut parts = i.model.clone().into_parts();
+    parts.reward = parts.costs[0].iter().map(|c| -c).collect();
+    let mut limits = vec![10.0; i.limits.len()];
+    let least = -lp::solve(&Cmdp::new(parts).unwrap(), &limits).unwrap().reward;
+    for (side, usable) in [(-1.0, false), (1.0, true)] {
+        limits[0] = least + side * distance;
+        let problem = Problem {
+            model: &i.model,
+            data_occupancy: &i.data,
+            limits: &limits,
+            divergence: Divergence::Chi2,
+            alpha: 0.2,
+        };
+        let naive = dice::coptidice_naive(&problem, None, Effort::default()).unwrap();
+        let linear = lp::solve(&i.model, &limits).unwrap();
+        for (outcome, c) in [(naive.outcome, naive.certificate), (linear.outcome, linear.certificate)] {
+            let right = if usable { outcome.is_usable() } else { outcome == Outcome::Infeasible };
+            prop_assert!(right, "{outcome} {} {c:?}", side * distance);
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn limits_next_to_the_least_cost_are_decided(
+        i in instance(),
+        distance in prop::sample::select(vec![1e-2, 1e-4, 1e-5, 1e-6]),
+    ) {
+        decides_at_the_edge(&i, distance)?;
+    }
+}
+
+/// Two states without a way between them, in which each action leads back; costs and mass of each pair. The bound is
+/// then that of the costs alone, as no flow ties the measure down.
+fn loops() -> Cmdp {
+    Cmdp::new(CmdpParts {
+        transitions: Transitions::from_triples(
+            2,
+            2,
+            [(0, 0, 0, 0.6), (0, 1, 0, 1.0), (1, 0, 1, 0.5), (1, 1, 1, 1.0)],
+        )
+        .unwrap()
+        .with_end_probability(vec![0.4, 0.0, 0.5, 0.0])
+        .unwrap(),
+        episode_end: EpisodeEnd::Restart,
+        reward: vec![0.0; 4],
+        costs: vec![vec![0.3, 0.2, 0.7, 0.5]],
+        initial: vec![0.75, 0.25],
+        gamma: 1.0,
+    })
+    .unwrap()
+}
+
+/// Where one pair alone has weight and leads back to its own state, the measure can only shift mass onto it:
+/// `ℓ = wC·q` with `q ln(q/p) + (1−q) ln((1−q)/(1−p)) = ε`. Nothing holds `χ` there, in either state; rounding of the
+/// other pairs' weights must not carry it away.
+#[test]
+fn the_bound_of_a_loop_is_that_of_two_outcomes() {
+    let model = loops();
+    let data = [0.4, 0.1, 0.1, 0.4];
+    let samples = Samples::from_model(&model, &data).unwrap();
+    for epsilon in [1e-4, 1e-2, 0.3] {
+        for pair in [1, 3] {
+            for dust in [0.0, 1e-16, 5e-10] {
+                let mut w = [dust; 4];
+                w[4 - pair] = 0.0;
+                w[pair] = 1.0 / data[pair];
+                let p = data[pair];
+                let divergence = |q: f64| q * (q / p).ln() + (1.0 - q) * ((1.0 - q) / (1.0 - p)).ln();
+                let (mut low, mut high) = (p, 1.0 - 1e-15);
+                for _ in 0..200 {
+                    let middle = 0.5 * (low + high);
+                    if divergence(middle) < epsilon { low = middle } else { high = middle }
+                }
+                let expected = w[pair] * model.cost(0)[pair] * low;
+                let bound = BoundProblem {
+                    samples: &samples,
+                    epsilon,
+                    weight_floor: 0.0,
+                    costs: model.costs(),
+                    last_step_credits: &[0.0],
+                };
+                let found = dice::cost_bound(&model, &bound, 0, &w, Effort::default()).unwrap();
+                assert_eq!(found.outcome, Outcome::Solved, "{pair} {dust:e} {found:?}");
+                // The rest of the weights move the bound by at most their own size.
+                let tolerance = 1e-9 + 2.0 * dust;
+                assert!((found.value - expected).abs() <= tolerance, "{pair} {dust:e} {expected} {found:?}");
+            }
+        }
+    }
+}
+
+/// Where every step leads to one state only, no measure that balances the flow costs more than another: the bound is
+/// the cost itself, whatever the radius.
+#[test]
+fn the_bound_of_a_cycle_is_its_cost() {
+    for gamma in [0.5, 0.95] {
+        let model = Cmdp::new(CmdpParts {
+            transitions: Transitions::from_triples(3, 1, [(0, 0, 1, 1.0), (1, 0, 2, 1.0), (2, 0, 0, 1.0)])
+                .unwrap(),
+            episode_end: EpisodeEnd::Absorb,
+            reward: vec![0.0; 3],
+            costs: vec![vec![0.1, 0.9, 0.4]],
+            initial: vec![1.0, 0.0, 0.0],
+            gamma,
+        })
+        .unwrap();
+        let data = [0.2, 0.3, 0.5];
+        let occupancy = coptidice_tabular::evaluate(&model, &Policy::uniform(3, 1).unwrap()).unwrap();
+        let w: Vec<f64> = occupancy.occupancy.iter().zip(data).map(|(d, data)| d / data).collect();
+        let samples = Samples::from_model(&model, &data).unwrap();
+        for epsilon in [1e-4, 1e-2] {
+            let bound = BoundProblem {
+                samples: &samples,
+                epsilon,
+                weight_floor: 0.0,
+                costs: model.costs(),
+                last_step_credits: &[0.0],
+            };
+            let found = dice::cost_bound(&model, &bound, 0, &w, Effort::default()).unwrap();
+            assert_eq!(found.outcome, Outcome::Solved, "{found:?}");
+            assert!((found.value - occupancy.costs[0]).abs() <= 1e-12, "{found:?} {}", occupancy.costs[0]);
+        }
+    }
 }

@@ -62,8 +62,10 @@ pub(crate) struct BoundValue {
 pub(crate) struct BoundSolver<'a> {
     tilt: Tilt<'a>,
     spd: Spd,
-    /// State that holds `χ` at `γ = 1`, where it is determined up to a constant.
-    pin: Option<usize>,
+    /// States that hold `χ` at `γ = 1`; see [`Tilt::anchors`].
+    pins: Vec<usize>,
+    /// What holds it. Not the largest diagonal entry: where every step leads back to its own state there is none.
+    pin_weight: f64,
     scale: f64,
 }
 
@@ -85,8 +87,8 @@ impl<'a> BoundSolver<'a> {
                 links.extend(samples.row(pair).0.iter().filter(|&&t| t != s).map(|&t| [s.min(t), s.max(t)]));
             }
         }
-        let pin = (samples.gamma >= 1.0).then(|| samples.initial[0].0 as usize);
-        Self { tilt: Tilt::new(samples), spd: Spd::new(n, links.iter().map(|l| &l[..])), pin, scale: 0.0 }
+        let spd = Spd::new(n, links.iter().map(|l| &l[..]));
+        Self { tilt: Tilt::new(samples), spd, pins: Vec::new(), pin_weight: 0.0, scale: 0.0 }
     }
 
     /// The bound of `cost` for `w` `[S*A]`, from `state` if it holds a previous solution; `state` is updated.
@@ -99,6 +101,8 @@ impl<'a> BoundSolver<'a> {
         max_iterations: usize,
     ) -> BoundValue {
         self.scale = 1.0 + self.tilt.load(w, cost);
+        self.pins = self.tilt.anchors();
+        self.pin_weight = if self.pins.is_empty() { 0.0 } else { self.tilt.largest_moment() };
         if self.radius(epsilon) < 0.0 {
             // The measure is so far from having mass one that no distribution lies within the radius.
             return BoundValue {
@@ -228,38 +232,53 @@ impl<'a> BoundSolver<'a> {
     fn start(&mut self, epsilon: f64, state: &mut BoundState) -> Option<BoundValue> {
         let n = self.tilt.samples.states;
         *state = BoundState { chi: vec![0.0; n], beta: 0.1 };
-        self.tilt.evaluate(&state.chi, 0.0, epsilon);
-        self.tilt.differentiate(&mut self.spd);
-        let variance = self.tilt.moments.variance;
         let radius = self.radius(epsilon);
-        let negligible = |variance: f64| (2.0 * radius * variance.max(0.0)).sqrt() <= 1e-14 * self.scale;
-        let constant = |tilt: &Tilt<'_>, residual| BoundValue {
-            outcome: Outcome::Solved,
-            value: tilt.tilted_cost(),
-            tau: 0.0,
-            kl: 0.0,
-            tilted_cost: tilt.tilted_cost(),
-            flow_residual: residual,
-            iterations: 0,
-        };
-        if negligible(variance) && self.flow_residual() <= 1e-9 {
-            let answer = constant(&self.tilt, self.flow_residual());
-            state.beta = 0.0;
-            return Some(answer);
+        let least = 1e-14 * self.scale;
+        let mut chi = state.chi.clone();
+        let (mut first, mut unexplained) = (0.0, 0.0);
+        for round in 0..3 {
+            self.tilt.evaluate(&chi, 0.0, epsilon);
+            self.tilt.differentiate(&mut self.spd);
+            let variance = self.tilt.moments.variance.max(0.0);
+            let residual = self.flow_residual();
+            if (2.0 * radius * variance).sqrt() <= least && residual <= 1e-9 {
+                *state = BoundState { chi, beta: 0.0 };
+                return Some(self.constant(residual));
+            }
+            if round == 0 {
+                first = variance;
+            }
+            let Some(mut solution) = self.project() else { return None };
+            let explained = solution.split_off(n);
+            unexplained = variance - dot(&explained, &self.tilt.moments.covariance);
+            chi.iter_mut().zip(&explained).for_each(|(c, y)| *c -= y);
+            // Where next to nothing is left, the lift of the diagonal may be what leaves it: once more from there.
+            if unexplained > 1e-6 * variance {
+                break;
+            }
         }
-        if let Some(mut solution) = self.project() {
-            let covariance_solution = solution.split_off(n);
-            let unexplained = variance - dot(&covariance_solution, &self.tilt.moments.covariance);
-            let chi: Vec<f64> = covariance_solution.iter().map(|&y| -y).collect();
-            if unexplained > 1e-12 * variance {
-                let beta = (2.0 * radius / unexplained).sqrt();
-                let at_zero = self.tilt.evaluate(&state.chi, state.beta, epsilon);
-                if self.tilt.evaluate(&chi, beta, epsilon) < at_zero {
-                    *state = BoundState { chi, beta };
-                }
+        if unexplained > 1e-12 * first {
+            let beta = (2.0 * radius / unexplained).sqrt();
+            let at_zero = self.tilt.evaluate(&state.chi, state.beta, epsilon);
+            if self.tilt.evaluate(&chi, beta, epsilon) < at_zero {
+                *state = BoundState { chi, beta };
             }
         }
         None
+    }
+
+    /// The answer where the exponent is constant under the present, untilted weights.
+    fn constant(&self, flow_residual: f64) -> BoundValue {
+        let value = self.tilt.tilted_cost();
+        BoundValue {
+            outcome: Outcome::Solved,
+            value,
+            tau: 0.0,
+            kl: 0.0,
+            tilted_cost: value,
+            flow_residual,
+            iterations: 0,
+        }
     }
 
     /// `Cov_q(g)⁻¹` applied to `E_q[g]` and to `Cov_q(g,u)`: `[2·S]`, or `None` if no factor exists.
@@ -302,8 +321,8 @@ impl<'a> BoundSolver<'a> {
         }
         border.extend_from_slice(&mo.gradient);
         border.extend_from_slice(&mo.covariance);
-        let largest = self.spd.largest_diagonal();
-        if let Some(pin) = self.pin {
+        let largest = self.spd.largest_diagonal().max(self.pin_weight);
+        for &pin in &self.pins {
             self.spd.add_diagonal(pin, largest);
         }
         // States without weight have empty rows: the floor leaves them where they are.

@@ -23,6 +23,10 @@ const LIMIT_TOLERANCE: f64 = 1e-11;
 /// is coarser. Asking for less than this multiple of it would be asking for luck.
 const DUAL_TOLERANCES: f64 = 4.0;
 
+/// Outflow of a state, relative to the flow residual, up to which it is taken for a part of it: what is out of balance
+/// stays about in a state for a few steps.
+const STRAY: f64 = 10.0;
+
 /// Share of a step towards tighter limits below which they are taken to lie beyond what any policy meets.
 const SHORTEST_STEP: f64 = 1e-7;
 
@@ -109,10 +113,7 @@ impl Search<'_, '_> {
             return outcome;
         }
         self.reached = Some(self.dual.multipliers());
-        self.w.fill(self.problem.weight_floor);
-        for (i, &pair) in self.dual.r.pairs.iter().enumerate() {
-            self.w[pair as usize] = self.dual.w[i].max(self.problem.weight_floor);
-        }
+        self.load_weights();
         self.values.clear();
         for k in 0..self.states.len() {
             let (cost, epsilon) = (self.problem.cost(k), self.problem.epsilon);
@@ -126,6 +127,21 @@ impl Search<'_, '_> {
             self.values.push(value);
         }
         outcome
+    }
+
+    /// `w` as it enters the bounds. A state that hardly more flows out of than the flow is out of balance by has no
+    /// flow: left in, the bounds would have to balance what nothing balances.
+    fn load_weights(&mut self) {
+        let (r, stray) = (&self.dual.r, STRAY * self.dual.flow_residual());
+        self.w.fill(self.problem.weight_floor);
+        for s in 0..r.n() {
+            let pairs = r.state_start[s]..r.state_start[s + 1];
+            if pairs.clone().map(|p| r.data[p] * self.dual.w[p]).sum::<f64>() > stray {
+                for p in pairs {
+                    self.w[r.pairs[p] as usize] = self.dual.w[p].max(self.problem.weight_floor);
+                }
+            }
+        }
     }
 
     /// `ĉ_k − ℓ_k`.
@@ -170,6 +186,9 @@ impl Search<'_, '_> {
         let mut outcome = naive;
         let least = if self.dual.r.gamma < 1.0 { self.dual.least_cost(0) } else { f64::NEG_INFINITY };
         let (mut low, mut high) = (least, f64::INFINITY);
+        // Whether the limit is met at the lower end.
+        let mut met = false;
+        let mut moved = true;
         for _ in 0..self.effort.lambda_steps {
             if self.residual(0) <= self.tolerance(0) {
                 return self.combined(outcome);
@@ -180,19 +199,24 @@ impl Search<'_, '_> {
             let usable = outcome.is_usable();
             let target = self.dual.limits[0].min(self.dual.mean_cost(0));
             if !usable {
-                low = self.dual.limits[0];
+                (low, met) = (self.dual.limits[0], false);
             } else if self.slack(0) < 0.0 {
                 high = target;
             } else {
-                low = target;
+                (low, met) = (target, true);
             }
-            // Even the least cost has a bound above the limit.
-            if high - low <= 1e-13 * (1.0 + high.abs()) {
-                return if self.slack(0) < 0.0 || !usable {
-                    Outcome::Infeasible
-                } else {
-                    self.combined(outcome)
+            if met && !moved && high - low <= DUAL_TOLERANCES * self.dual.tolerance() {
+                // The dual does not tell the limits left apart. That is not close enough where the bound moves much
+                // more than one to one.
+                return match self.combined(outcome) {
+                    Outcome::Solved => Outcome::AlmostSolved,
+                    other => other,
                 };
+            }
+            if high - low <= 1e-13 * (1.0 + high.abs()) {
+                // Even the least cost has a bound above the limit, if it is the bound.
+                let bounded = self.values[0].outcome.is_usable();
+                return if bounded { Outcome::Infeasible } else { Outcome::IterationLimit };
             }
             let newton = if usable { target + self.slack(0) / self.slope() } else { f64::NAN };
             let inside = newton > low && newton < high;
@@ -202,7 +226,9 @@ impl Search<'_, '_> {
                 (false, true) => low + 1.0,
                 (false, false) => high - 2.0 * (1.0 + (high - self.limits[0]).abs()),
             };
+            let before = self.dual.steps;
             outcome = self.at_limits();
+            moved = self.dual.steps > before;
         }
         Outcome::IterationLimit
     }

@@ -155,6 +155,7 @@ impl<'a> Tilt<'a> {
                 }
             }
         }
+        self.drop_stray_flow();
         if self.merged.mass > 0.0 {
             self.merged.constant /= self.merged.mass;
             for g in &mut self.merged.gradient {
@@ -164,6 +165,73 @@ impl<'a> Tilt<'a> {
         self.u.resize(start, 0.0);
         self.q.resize(start, 0.0);
         scale
+    }
+
+    /// Leaves the flow out of account in states that merged samples alone touch: at most [`MERGE`] of it. To balance
+    /// it, their exponents would have to change by as much as those of others, with `χ` of `1/MERGE`; to first
+    /// order, which is all that merged samples have, nothing balances it and `χ` runs away.
+    fn drop_stray_flow(&mut self) {
+        let s = self.samples;
+        let mut touched = vec![false; s.states];
+        let mut starts = s.gamma < 1.0;
+        for a in &self.active {
+            touched[a.state] = true;
+            s.row(a.pair).0.iter().for_each(|&t| touched[t as usize] = true);
+            starts |= s.restarts && a.end_mass > 0.0;
+        }
+        if starts {
+            s.initial.iter().for_each(|&(t, _)| touched[t as usize] = true);
+        }
+        for (g, touched) in self.merged.gradient.iter_mut().zip(touched) {
+            if !touched {
+                *g = 0.0;
+            }
+        }
+    }
+
+    /// Largest `Σ w²p` of a state's active samples: the size of second moments before anything cancels.
+    pub(crate) fn largest_moment(&self) -> f64 {
+        self.weights().into_iter().fold(0.0, f64::max)
+    }
+
+    /// `Σ w²p` over the active samples of each state.
+    fn weights(&self) -> Vec<f64> {
+        let mut weights = vec![0.0; self.samples.states];
+        for a in &self.active {
+            let mass: f64 = self.samples.row(a.pair).1.iter().sum();
+            weights[a.state] += a.w * a.w * (mass + a.end_mass);
+        }
+        weights
+    }
+
+    /// One state for each constant that may be added to `χ` without changing any exponent: none below `γ = 1`; at
+    /// `γ = 1` one for each set of states that active samples link, where the one with most weight stands for all.
+    /// A state that no active sample touches must not: the others' constant would stay free, and rounding would carry
+    /// it to where costs vanish beside it.
+    pub(crate) fn anchors(&self) -> Vec<usize> {
+        let s = self.samples;
+        if s.gamma < 1.0 {
+            return Vec::new();
+        }
+        // The last node is the end of an episode, which leads to every initial state.
+        let end = s.states;
+        let mut parent: Vec<usize> = (0..=end).collect();
+        let weight = self.weights();
+        for a in &self.active {
+            s.row(a.pair).0.iter().for_each(|&t| join(&mut parent, a.state, t as usize));
+            if s.restarts && a.end_mass > 0.0 {
+                join(&mut parent, a.state, end);
+                s.initial.iter().for_each(|&(t, _)| join(&mut parent, end, t as usize));
+            }
+        }
+        let mut heaviest: Vec<Option<usize>> = vec![None; end + 1];
+        for (state, &w) in weight.iter().enumerate().filter(|(_, w)| **w > 0.0) {
+            let set = root(&mut parent, state);
+            if heaviest[set].is_none_or(|h| w > weight[h]) {
+                heaviest[set] = Some(state);
+            }
+        }
+        heaviest.into_iter().flatten().collect()
     }
 
     /// `p0ᵀχ` where episodes restart.
@@ -403,6 +471,21 @@ impl<'a> Tilt<'a> {
         });
         active.sum::<f64>() + self.merged.q * self.merged.constant
     }
+}
+
+/// The representative of a node's set.
+fn root(parent: &mut [usize], mut node: usize) -> usize {
+    while parent[node] != node {
+        parent[node] = parent[parent[node]];
+        node = parent[node];
+    }
+    node
+}
+
+/// Makes one set of two nodes' sets.
+fn join(parent: &mut [usize], a: usize, b: usize) {
+    let (a, b) = (root(parent, a), root(parent, b));
+    parent[a.max(b)] = a.min(b);
 }
 
 /// `Σq`, `Σq(u−ū)`, `Σq(u−ū)²` of a row's steps, and `Σqu`.

@@ -30,15 +30,53 @@ impl Rows {
     }
 }
 
+/// Excess over limits, relative to `1 + |limit|`, above which they cannot be met: a hundred times what the least
+/// excess is found to.
+const LEAST_EXCESS: f64 = 1e-9;
+
 /// Solves the linear program by an interior-point method; any `γ`, any set of pairs.
 pub(crate) fn solve<M: Tables>(m: &M, limits: &[f64]) -> Answer {
-    optimise(m, program(m, limits), m.reward().len() + usize::from(m.restarts()), limits.len())
+    let variables = m.reward().len() + usize::from(m.restarts());
+    let (mut answer, status) = optimise(m, program(m, limits), &earned(m, variables), limits.len());
+    if !matches!(status, SolverStatus::Solved | SolverStatus::PrimalInfeasible) {
+        answer.outcome = match answer.outcome {
+            _ if cannot_be_met(m, limits) => Outcome::Infeasible,
+            Outcome::Infeasible => Outcome::IterationLimit,
+            other => other,
+        };
+    }
+    answer
+}
+
+/// Whether every occupancy exceeds some limit. The method detects that by a ray along which its variables grow; next
+/// to what can be met at all they outgrow its numbers first. The least excess over all limits at once is a program
+/// that always has an answer, and its dual value bounds it from below.
+fn cannot_be_met<M: Tables>(m: &M, limits: &[f64]) -> bool {
+    let (mut rows, cones) = program(m, limits);
+    let pairs = m.reward().len();
+    let excess = pairs + usize::from(m.restarts());
+    let first = rows.right.len() - pairs - limits.len();
+    for (k, limit) in limits.iter().enumerate() {
+        rows.push(first + k, excess, -(1.0 + limit.abs()));
+    }
+    let mut objective = vec![0.0; excess + 1];
+    objective[excess] = 1.0;
+    let (answer, status) = optimise(m, (rows, cones), &objective, limits.len());
+    status == SolverStatus::Solved && -answer.dual_objective > LEAST_EXCESS
+}
+
+/// Minus the reward, over the variables of the program.
+fn earned<M: Tables>(m: &M, variables: usize) -> Vec<f64> {
+    let mut objective: Vec<f64> = m.reward().iter().map(|r| -r).collect();
+    objective.resize(variables, 0.0);
+    objective
 }
 
 /// The same at `γ = 1` where episodes restart, for the reward per episode: `x = d/E_d[1{end}]` makes the ratio linear
 /// (Charnes and Cooper 1962). Returns `d` and the ratio. The dual objective is that of `R` less the ratio at ends.
 pub(crate) fn solve_per_episode<M: Tables>(m: &M, limits: &[f64]) -> (Answer, f64) {
-    let mut answer = optimise(m, program_per_episode(m, limits), m.reward().len(), limits.len());
+    let objective = earned(m, m.reward().len());
+    let (mut answer, _) = optimise(m, program_per_episode(m, limits), &objective, limits.len());
     let ratio: f64 = answer.occupancy.iter().zip(m.reward()).map(|(&x, &r)| x * r).sum();
     let total: f64 = answer.occupancy.iter().sum();
     if answer.outcome == Outcome::Infeasible || !(total > 0.0 && total.is_finite()) {
@@ -49,17 +87,14 @@ pub(crate) fn solve_per_episode<M: Tables>(m: &M, limits: &[f64]) -> (Answer, f6
     (answer, ratio)
 }
 
+/// Minimises over `d ≥ 0` and, beyond the pairs, free variables.
 fn optimise<M: Tables>(
     m: &M,
     (rows, cones): (Rows, Vec<SupportedConeT<f64>>),
-    variables: usize,
+    objective: &[f64],
     k: usize,
-) -> Answer {
-    let pairs = m.reward().len();
-    let mut objective = vec![0.0; variables];
-    for (q, &r) in objective.iter_mut().zip(m.reward()) {
-        *q = -r;
-    }
+) -> (Answer, SolverStatus) {
+    let (pairs, variables) = (m.reward().len(), objective.len());
     let height = rows.right.len();
     let matrix = CscMatrix::new_from_triplets(height, variables, rows.row, rows.column, rows.value);
     let settings = DefaultSettings::<f64> {
@@ -71,7 +106,7 @@ fn optimise<M: Tables>(
         ..DefaultSettings::default()
     };
     let quadratic = CscMatrix::zeros((variables, variables));
-    let mut solver = DefaultSolver::new(&quadratic, &objective, &matrix, &rows.right, &cones, settings)
+    let mut solver = DefaultSolver::new(&quadratic, objective, &matrix, &rows.right, &cones, settings)
         .expect("shapes agree by construction");
     solver.solve();
     let answer = &solver.solution;
@@ -81,13 +116,14 @@ fn optimise<M: Tables>(
         // Whether it is solved is decided by the residuals.
         _ => Outcome::Solved,
     };
-    Answer {
+    let found = Answer {
         outcome,
         occupancy: answer.x[..pairs].iter().map(|&d| d.max(0.0)).collect(),
         lambda: answer.z[height - pairs - k..height - pairs].iter().map(|&l| l.max(0.0)).collect(),
         dual_objective: -answer.obj_val_dual,
         iterations: answer.iterations as usize,
-    }
+    };
+    (found, answer.status)
 }
 
 fn program<M: Tables>(m: &M, limits: &[f64]) -> (Rows, Vec<SupportedConeT<f64>>) {
