@@ -80,6 +80,13 @@ impl FinitePolicy {
         if rows != policy.states.len() {
             return Err(refuse(format!("{rows} rows of probabilities for {} states", policy.states.len())));
         }
+        for (what, names) in [("state", &policy.states), ("action", &policy.actions)] {
+            let mut sorted: Vec<&Label> = names.iter().collect();
+            sorted.sort();
+            if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+                return Err(refuse(format!("{what} {} stands there twice", twice[0])));
+            }
+        }
         let width = policy.actions.len();
         if let Some(row) = policy.probabilities.iter().position(|row| row.len() != width) {
             let found = policy.probabilities[row].len();
@@ -154,6 +161,21 @@ mod tests {
         assert_eq!(names(&["0", "12", "-3"]), [Label::Number(0), Label::Number(12), Label::Number(-3)]);
         assert_eq!(names(&["0", "07"]), [Label::Text("0".to_owned()), Label::Text("07".to_owned())]);
         assert_eq!(numbered(2), names(&["0", "1"]));
+    }
+
+    #[test]
+    fn a_name_that_stands_twice_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("policy.json");
+        let content = |states: &str, actions: &str| {
+            format!("{{\"states\":{states},\"actions\":{actions},\"probabilities\":[[0.5,0.5],[1,0]]}}")
+        };
+        for (states, actions, fits) in
+            [("[0,1]", "[0,1]", true), ("[0,0]", "[0,1]", false), ("[\"a\",\"b\"]", "[\"x\",\"x\"]", false)]
+        {
+            std::fs::write(&path, content(states, actions)).unwrap();
+            assert_eq!(FinitePolicy::read(&path).is_ok(), fits, "{states} {actions}");
+        }
     }
 
     #[test]

@@ -253,6 +253,52 @@ fn stored_cases_are_solved_and_evaluated() {
     assert!(stderr(&refused).contains("conservative"));
 }
 
+/// A limit below what every policy costs: said in the outcome and by the exit code, as with logs.
+#[test]
+fn a_case_whose_limit_cannot_be_met_is_no_success() {
+    let directory = tempfile::tempdir().unwrap();
+    let case = directory.path().join("case.json");
+    let content = |limit: f64| {
+        serde_json::json!({
+            "num_states": 2, "num_actions": 2, "gamma": 0.9, "initial_state": 0, "absorbing_state": 1,
+            "cost_threshold": limit, "alpha": 0.1, "epsilon": 0.01,
+            "true_transition": [[0, 0, 0, 1.0], [0, 1, 1, 1.0], [1, 0, 1, 1.0], [1, 1, 1, 1.0]],
+            "reward": [[1.0, 0.0], [0.0, 0.0]], "cost": [[0.5, 0.4], [0.3, 0.3]],
+            "mle_counts": [[0, 0, 0, 9.0], [0, 1, 1, 9.0], [1, 0, 1, 9.0], [1, 1, 1, 9.0]],
+            "d_b": [0.25, 0.25, 0.25, 0.25],
+        })
+        .to_string()
+    };
+    for (limit, code, outcome) in [(0.45, 0, "solved"), (0.1, 3, "infeasible")] {
+        std::fs::write(&case, content(limit)).unwrap();
+        for algo in ["basic", "vanilla", "conservative"] {
+            let output = coptidice(&["tabular", "solve", "--case", text(&case), "--algo", algo, "--json"]);
+            assert_eq!(output.status.code(), Some(code), "{algo} {limit}: {}", stderr(&output));
+            let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(printed["outcome"], outcome, "{algo} {limit}");
+            assert_eq!(stderr(&output).contains("no policy meets the limit"), code == 3);
+        }
+    }
+}
+
+/// A column of measurements taken for states: more pairs than fit in memory are refused in words.
+#[test]
+fn more_states_and_actions_than_fit_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let logs = directory.path().join("logs.csv");
+    let mut rows = String::from("episode,step,state,action,reward,cost,next_state,terminal\n");
+    for row in 0..30_000 {
+        rows += &format!("{row},0,{row},{},1,0,{row},1\n", row % 1000);
+    }
+    std::fs::write(&logs, rows).unwrap();
+    let out = directory.path().join("run");
+    let limit = ["--limit", "1", "--limit-unit", "step", "--logs", text(&logs)];
+    let output = coptidice(&[&["tabular", "solve", "--out", text(&out)], &limit[..]].concat());
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("30000 states and 1000 actions"), "{}", stderr(&output));
+    assert!(!out.exists());
+}
+
 /// Draw, solve by the logs, evaluate on the truth and by the logs.
 #[test]
 fn generated_logs_are_solved_and_the_policy_evaluated() {
@@ -418,7 +464,12 @@ fn unusable_input_exits_with_two_and_says_what_to_do() {
             words(&["reproduce", "tabular-mixture", "--out", text(&out), "--trajectories", "7"]),
             "multiples of five",
         ),
-        (words(&["reproduce", "merge", text(&out), "--out", text(&out)]), "no raw results"),
+        (
+            words(&["reproduce", "tabular-fig1", "--out", text(&out), "--trajectories", "4000000000000"]),
+            "from 1 to 10000000",
+        ),
+        (words(&["reproduce", "merge", text(directory.path()), "--out", text(&out)]), "no raw results"),
+        (words(&["reproduce", "merge", "nowhere", text(directory.path()), "--out", text(&out)]), "nowhere"),
     ];
     for (arguments, expected) in &cases {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();

@@ -156,6 +156,13 @@ impl Merge {
     fn run(self) -> Done {
         let mut found: Vec<ExperimentConfig> = Vec::new();
         for part in &self.parts {
+            // A name mistyped would leave out its runs, and if they are the last ones nothing would show it.
+            if !part.is_dir() {
+                return Err(Failure::usage(
+                    format!("{}: there is no such directory", part.display()),
+                    "give the directories of all parts",
+                ));
+            }
             for config in store::configurations(part).map_err(|error| classify(&error))? {
                 let wanted = self.experiment.is_none_or(|e| e == config.experiment);
                 if wanted && !found.contains(&config) {

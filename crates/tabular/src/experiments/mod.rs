@@ -61,6 +61,8 @@ pub const CMDP_LIMIT: f64 = 0.1;
 pub const BEHAVIOUR_COSTS: [f64; 2] = [0.09, 0.11];
 /// Numbers of trajectories.
 pub const TRAJECTORIES: [usize; 8] = [10, 20, 50, 100, 200, 500, 1000, 2000];
+/// Most trajectories of one data set: five thousand times the paper's most.
+pub const MOST_TRAJECTORIES: usize = 10_000_000;
 /// Longest trajectory, steps.
 pub const MAX_STEPS: usize = 50;
 /// `λ` of the policy that stands in where the bound cannot meet the limit.
@@ -245,7 +247,8 @@ impl ExperimentConfig {
     /// [`ExperimentError::Trajectories`].
     pub fn validate(&self) -> Result<(), ExperimentError> {
         let mixed = self.experiment == Experiment::Mixture;
-        match self.trajectories.iter().find(|&&n| n == 0 || (mixed && n % 5 != 0)) {
+        let drawable = |n: usize| (1..=MOST_TRAJECTORIES).contains(&n) && !(mixed && n % 5 != 0);
+        match self.trajectories.iter().find(|&&n| !drawable(n)) {
             Some(&n) => Err(ExperimentError::Trajectories(n)),
             None if self.trajectories.is_empty() => Err(ExperimentError::Trajectories(0)),
             None => Ok(()),
@@ -266,7 +269,9 @@ pub enum ExperimentError {
     #[error("unknown experiment {0:?}; use fig1, thresholds, support or mixture")]
     UnknownExperiment(String),
     /// A number of trajectories that cannot be drawn.
-    #[error("{0} trajectories: give positive numbers, and in the mixture experiment multiples of five")]
+    #[error(
+        "{0} trajectories: give numbers from 1 to 10000000, and in the mixture experiment multiples of five"
+    )]
     Trajectories(usize),
     /// A number of runs, threads or shards out of range.
     #[error("{what} = {value}; {remedy}")]

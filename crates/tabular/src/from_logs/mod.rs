@@ -63,6 +63,9 @@ use estimate::Estimate;
 /// Share of a state's data mass below which the solution is taken not to visit it: an exact zero plus rounding.
 const VISITED: f64 = 1e-8;
 
+/// Most pairs of a state and an action: a table of one number for each takes 128 MiB, and there are about a dozen.
+const MAX_PAIRS: usize = 1 << 24;
+
 /// Logged transitions, row by row. Rows of an episode are contiguous and in the order of time.
 #[derive(Clone, Copy, Debug)]
 pub struct Logs<'a> {
@@ -227,6 +230,18 @@ pub enum LogError {
     /// No rows or no episodes.
     #[error("the log has no transitions")]
     Empty,
+    /// More pairs of a state and an action than tables are made for.
+    #[error(
+        "{states} states and {actions} actions are {} pairs, more than the 16777216 that fit: a column of numbers that \
+         hardly repeat is no state or action of a finite CMDP; name another, or round it",
+        (*states as u128) * (*actions as u128)
+    )]
+    TooManyPairs {
+        /// States that occur.
+        states: usize,
+        /// Actions that occur.
+        actions: usize,
+    },
     /// Columns of different length.
     #[error("column {column} has {found} rows where {expected} are needed")]
     Column {
@@ -295,10 +310,18 @@ impl Logs<'_> {
         EpisodeHorizon::of_lengths(&lengths.collect::<Vec<usize>>())
     }
 
-    fn check(&self) -> Result<(), LogError> {
+    /// Refuses logs that pose no problem; every function that takes logs does so first.
+    ///
+    /// # Errors
+    /// [`LogError`], with the place.
+    pub fn check(&self) -> Result<(), LogError> {
         let n = self.state.len();
         if n == 0 || self.episode_starts.is_empty() {
             return Err(LogError::Empty);
+        }
+        let (states, actions) = (self.states, self.actions);
+        if states.checked_mul(actions).is_none_or(|pairs| pairs > MAX_PAIRS) {
+            return Err(LogError::TooManyPairs { states, actions });
         }
         let columns = [
             ("action", self.action.len()),
@@ -391,7 +414,9 @@ pub fn solve(logs: &Logs<'_>, options: &LogOptions<'_>) -> Result<LogSolution, L
         (policy, sources) = read_off(&estimate, &behaviour, &found.occupancy, &data_occupancy);
     }
     let evaluation = evaluator.evaluate(&m, &policy)?;
-    let bounds: Vec<f64> = found.solution.iter().flat_map(|s| s.bounds.iter().map(|b| b.value)).collect();
+    // Where there is no solution, what the search left behind bounds nothing.
+    let solution = found.solution.iter().filter(|_| found.outcome.is_usable());
+    let bounds: Vec<f64> = solution.flat_map(|s| s.bounds.iter().map(|b| b.value)).collect();
     let limits = &options.limits;
     let read = estimate.reading(&mut evaluator, &policy, &evaluation, limits, &bounds)?;
     let logged = estimate.reading(&mut evaluator, &behaviour, &behaviour_evaluation, limits, &[])?;

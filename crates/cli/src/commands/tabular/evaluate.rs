@@ -184,7 +184,8 @@ impl Evaluate {
                 unit(bounds.coindice.1)
             ))?;
         }
-        if found.unsupported > 1e-9 {
+        // Less is not told from nothing in the figure printed.
+        if found.unsupported >= 5e-5 {
             line(&format!(
                 "{:.2}% of the policy's steps are on pairs that were never logged: nothing is known of them",
                 100.0 * found.unsupported

@@ -85,6 +85,7 @@ impl Columns {
             log,
         };
         log.match_limits(limits, &self.cost)?;
+        log.as_logs().check().map_err(|error| Failure::input(&error))?;
         Ok(log)
     }
 }

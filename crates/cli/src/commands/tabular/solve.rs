@@ -173,14 +173,19 @@ impl Solve {
             _ => Failure::input(&error),
         })?;
         if self.json {
-            return json(&found);
+            json(&found)?;
+        } else {
+            line(&format!("{}: {} in {:.4} s", self.algo.name(), found.outcome, found.seconds))?;
+            line(&format!(
+                "true reward {:.9}, true cost {:.9} per step",
+                found.true_reward, found.true_cost
+            ))?;
+            line(&format!(
+                "lambda {:.6}, tau {:.6}, cost held to the limit {:.9}",
+                found.lambda, found.tau, found.cost_upper_bound
+            ))?;
         }
-        line(&format!("{}: {} in {:.4} s", self.algo.name(), found.outcome, found.seconds))?;
-        line(&format!("true reward {:.9}, true cost {:.9} per step", found.true_reward, found.true_cost))?;
-        line(&format!(
-            "lambda {:.6}, tau {:.6}, cost held to the limit {:.9}",
-            found.lambda, found.tau, found.cost_upper_bound
-        ))
+        verdict(found.outcome, "no policy meets the limit by the counts of this case")
     }
 
     fn solve_logs(&self, path: &Path, out: &Path) -> Done {
@@ -210,18 +215,7 @@ impl Solve {
         } else {
             print(&result, &solution, seconds, out)?;
         }
-        match solution.outcome {
-            Outcome::Infeasible => eprintln!("no policy meets the limits by this log; see result.json"),
-            Outcome::Unconfirmed => eprintln!(
-                "the policy found does not keep the limits when it is valued anew, and was not written: raise the \
-                 limits, or see whether their unit is right"
-            ),
-            Outcome::IterationLimit => {
-                eprintln!("no policy was found within the limit of iterations, and none was written");
-            }
-            Outcome::Solved | Outcome::AlmostSolved => {}
-        }
-        if solution.outcome.is_usable() { Ok(()) } else { Err(Failure::DoNotDeploy) }
+        verdict(solution.outcome, "no policy meets the limits by this log; see result.json")
     }
 
     fn behaviour(&self, log: &FiniteLog) -> Result<Option<Policy>, Failure> {
@@ -254,6 +248,22 @@ impl Solve {
             effort: Effort::default(),
         }
     }
+}
+
+/// Whether there is a policy to deploy, and if not, why.
+fn verdict(outcome: Outcome, infeasible: &str) -> Done {
+    match outcome {
+        Outcome::Solved | Outcome::AlmostSolved => return Ok(()),
+        Outcome::Infeasible => eprintln!("{infeasible}"),
+        Outcome::Unconfirmed => eprintln!(
+            "the policy found does not keep the limits when it is valued anew, and was not written: raise the limits, \
+             or see whether their unit is right"
+        ),
+        Outcome::IterationLimit => {
+            eprintln!("no policy was found within the limit of iterations, and none was written");
+        }
+    }
+    Err(Failure::DoNotDeploy)
 }
 
 /// Writes the directory. A policy that may not be deployed is not left lying about.
