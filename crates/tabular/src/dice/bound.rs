@@ -248,7 +248,7 @@ impl<'a> BoundSolver<'a> {
             if round == 0 {
                 first = variance;
             }
-            let Some(mut solution) = self.project() else { return None };
+            let mut solution = self.project()?;
             let explained = solution.split_off(n);
             unexplained = variance - dot(&explained, &self.tilt.moments.covariance);
             chi.iter_mut().zip(&explained).for_each(|(c, y)| *c -= y);

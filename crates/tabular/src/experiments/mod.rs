@@ -247,7 +247,7 @@ impl ExperimentConfig {
     /// [`ExperimentError::Trajectories`].
     pub fn validate(&self) -> Result<(), ExperimentError> {
         let mixed = self.experiment == Experiment::Mixture;
-        let drawable = |n: usize| (1..=MOST_TRAJECTORIES).contains(&n) && !(mixed && n % 5 != 0);
+        let drawable = |n: usize| (1..=MOST_TRAJECTORIES).contains(&n) && (!mixed || n.is_multiple_of(5));
         match self.trajectories.iter().find(|&&n| !drawable(n)) {
             Some(&n) => Err(ExperimentError::Trajectories(n)),
             None if self.trajectories.is_empty() => Err(ExperimentError::Trajectories(0)),
