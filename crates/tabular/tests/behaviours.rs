@@ -1,5 +1,7 @@
 //! Behaviours and optima of the recorded cases (see `fixtures/README.md`), built again from their true CMDPs.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests: a surprise is a failed test")]
+
 use std::path::PathBuf;
 
 use coptidice_tabular::case::Case;
