@@ -1,10 +1,11 @@
 //! The matrix work of one training step, with the shapes of the paper: `nu` and `chi` on three batches of states with
 //! the gradient penalty, a policy on one, and Adam on all. Prints seconds per part; for profiles.
 //!
-//! usage: `cargo run --release -p coptidice-nn --example step -- [observation width] [threads] [seconds] [small]`
+//! usage: `cargo run --release -p coptidice-nn --example step -- [observation width] [threads] [seconds] [batch of
+//! small networks, or 0] [bf16]`
 
 use coptidice_core::rng::stream;
-use coptidice_nn::{Activation, Adam, BlockSpec, Cache, Network, NetworkSpec, Pool};
+use coptidice_nn::{Activation, Adam, BlockSpec, Cache, Network, NetworkSpec, Pool, Precision};
 use rand::RngExt;
 use std::time::Instant;
 
@@ -17,11 +18,11 @@ struct Trained {
 }
 
 impl Trained {
-    fn new(input: usize, blocks: Vec<BlockSpec>, output: usize, batch: usize) -> Self {
+    fn new(input: usize, blocks: Vec<BlockSpec>, output: usize, batch: usize, precision: Precision) -> Self {
         let network = Network::new(NetworkSpec { input, blocks, output }).expect("widths are positive");
         let params = network.init(&mut stream(0, "init", 0));
         let (grads, adam) = (vec![0.0; params.len()], Adam::new(params.len(), 3e-4));
-        let cache = network.cache(batch);
+        let cache = network.cache_in(batch, precision).expect("the processor has the precision");
         Self { network, params, grads, adam, cache }
     }
 
@@ -46,6 +47,8 @@ fn main() {
         |index: usize, default: usize| arguments.get(index).and_then(|a| a.parse().ok()).unwrap_or(default);
     let (input, threads, seconds) = (number(0, 14), number(1, 2), number(2, 5) as f64);
     let small = number(3, 0);
+    let bf16 = arguments.get(4).is_some_and(|word| word == "bf16");
+    let precision = if bf16 { Precision::Bf16 } else { Precision::F32 };
     let pool = Pool::new(threads).expect("threads start");
     let batch = if small == 0 { 1024 } else { small };
     let relu = || vec![dense(256, false, Activation::Relu), dense(256, false, Activation::Relu)];
@@ -63,9 +66,10 @@ fn main() {
     if small > 0 {
         policy_blocks = relu();
     }
-    let mut values: Vec<Trained> =
-        (0..if small == 0 { 2 } else { 4 }).map(|_| Trained::new(input, value(), 1, 3 * batch)).collect();
-    let mut policy = Trained::new(input, policy_blocks, 15, batch);
+    let mut values: Vec<Trained> = (0..if small == 0 { 2 } else { 4 })
+        .map(|_| Trained::new(input, value(), 1, 3 * batch, precision))
+        .collect();
+    let mut policy = Trained::new(input, policy_blocks, 15, batch, precision);
     let mut rng = stream(0, "data", 0);
     let x: Vec<f32> = (0..3 * batch * input).map(|_| rng.random::<f32>() * 2.0 - 1.0).collect();
     let d_out: Vec<f32> = (0..batch * 15).map(|_| (rng.random::<f32>() - 0.5) / batch as f32).collect();

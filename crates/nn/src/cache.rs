@@ -2,7 +2,7 @@
 //! chunk owns its buffers, goes through all layers on one thread, and meets the others only where gradients of
 //! parameters are summed.
 
-use crate::product::{Aligned, packed_len};
+use crate::product::{Aligned, Form, packed_len};
 use crate::spec::Block;
 
 /// The most rows a chunk holds: one block of terms in the products that sum over rows.
@@ -28,6 +28,8 @@ pub(crate) fn cut(batch: usize) -> Cut {
 /// that are never run cost no memory.
 #[derive(Debug)]
 pub struct Cache {
+    /// Of the products inside the network.
+    pub(crate) form: Form,
     pub(crate) max_batch: usize,
     pub(crate) output_width: usize,
     pub(crate) chunks: Vec<Chunk>,
@@ -42,7 +44,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    pub(crate) fn new(blocks: &[Block], input: usize, max_batch: usize) -> Self {
+    pub(crate) fn new(blocks: &[Block], input: usize, max_batch: usize, form: Form) -> Self {
         // Smaller batches may be cut into fewer and longer pieces than the largest one.
         let rows = max_batch.min(CHUNK_ROWS);
         let chunks = cut(max_batch).chunks.max(max_batch.min(2));
@@ -53,6 +55,7 @@ impl Cache {
         };
         let output_width = blocks.last().map_or(0, Block::width);
         Self {
+            form,
             max_batch,
             output_width,
             chunks: (0..chunks).map(|_| Chunk::new(blocks, input, rows)).collect(),
@@ -209,7 +212,7 @@ mod tests {
     fn every_batch_up_to_the_largest_fits_its_cache() {
         let blocks = [];
         for max_batch in [1, 5, 127, 128, 511, 512, 513, 1023, 1024, 1025, 3000] {
-            let cache = Cache::new(&blocks, 1, max_batch);
+            let cache = Cache::new(&blocks, 1, max_batch, Form::Single);
             for batch in 1..=max_batch {
                 let cut = cut(batch);
                 assert!(cut.rows * cut.chunks >= batch && (cut.chunks - 1) * cut.rows < batch);

@@ -20,6 +20,9 @@ pub enum NnError {
         /// The largest number of parameters accepted.
         limit: usize,
     },
+    /// The processor does not have the precision.
+    #[error("this processor lacks AVX512-BF16, which products in bf16 need; use f32")]
+    NoBf16,
     /// A pool of no threads.
     #[error("a pool needs at least 1 thread, 0 were asked for")]
     NoThreads,

@@ -3,7 +3,8 @@
 use crate::Pool;
 use crate::cache::{Chunk, Sums};
 use crate::kernels;
-use crate::product::{self, TALLEST, outer};
+use crate::precision::form_of;
+use crate::product::{self, Form, TALLEST, outer};
 use crate::spec::{Block, Linear};
 
 /// The most rows of a weight's gradient that make a piece: enough to use a panel of the right side often.
@@ -92,6 +93,7 @@ pub(crate) struct Sources<'a> {
     pub(crate) blocks: &'a [Block],
     pub(crate) chunks: &'a [Chunk],
     pub(crate) inputs: Inputs<'a>,
+    pub(crate) form: Form,
     /// Whether what stands in the gradients is replaced.
     pub(crate) overwrite: bool,
 }
@@ -144,7 +146,8 @@ impl Sources<'_> {
     fn add_piece(self, piece: &Piece, grads: &mut [f32]) {
         let Linear { input, output, .. } = piece.linear;
         let parts = |index: usize| self.part(piece, index);
-        outer(grads, &parts, piece.to - piece.from, output, input, !self.overwrite);
+        let form = form_of(&piece.linear, self.form);
+        outer(form, grads, &parts, piece.to - piece.from, output, input, !self.overwrite);
     }
 
     /// Part `index` of a piece's sum: one for each chunk; after a tangent pass two, `ḋ_z^T x` and `d_z^T ẋ`.

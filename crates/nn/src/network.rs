@@ -4,9 +4,10 @@ use crate::cache::{Cache, Chunk, ChunkPenalty, Cut, cut};
 use crate::gradients::{self, Inputs, Piece, Sources};
 use crate::passes::Weights;
 use crate::penalty::Orientations;
-use crate::product::{Aligned, pack};
+use crate::precision::form_of;
+use crate::product::{Aligned, Form, pack};
 use crate::spec::{Block, Linear};
-use crate::{NetworkSpec, NnError, ParamSlice, Pool, acting, passes, penalty};
+use crate::{NetworkSpec, NnError, ParamSlice, Pool, Precision, acting, passes, penalty};
 use coptidice_core::rng::Rng;
 use rand::distr::Distribution;
 use rand_distr::StandardNormal;
@@ -91,10 +92,19 @@ impl Network {
         params
     }
 
-    /// Buffers for batches of up to `max_batch` rows.
+    /// Buffers for batches of up to `max_batch` rows, for passes in single precision.
     #[must_use]
     pub fn cache(&self, max_batch: usize) -> Cache {
-        Cache::new(&self.blocks, self.spec.input, max_batch)
+        Cache::new(&self.blocks, self.spec.input, max_batch, Form::Single)
+    }
+
+    /// Buffers for batches of up to `max_batch` rows, for passes in `precision`.
+    ///
+    /// # Errors
+    /// [`NnError::NoBf16`] if the processor does not have it.
+    pub fn cache_in(&self, max_batch: usize, precision: Precision) -> Result<Cache, NnError> {
+        let form = precision.form().ok_or(NnError::NoBf16)?;
+        Ok(Cache::new(&self.blocks, self.spec.input, max_batch, form))
     }
 
     fn check(&self, params: &[f32], x: &[f32], batch: usize, cache: &Cache) {
@@ -123,12 +133,13 @@ impl Network {
         pool: &Pool,
     ) -> &'c [f32] {
         self.check(params, x, batch, cache);
-        let Cache { chunks, output, packed, .. } = cache;
+        let Cache { form, chunks, output, packed, .. } = cache;
+        let form = *form;
         let output = &mut output[..batch * self.spec.output];
         let rows = Rows::new(batch, self.spec.input, self.spec.output);
         pool.install(|| {
-            pack_all(&self.linears, params, packed, true, pool);
-            let weights = Weights { params, packed };
+            pack_all(&self.linears, params, packed, true, form, pool);
+            let weights = Weights { params, packed, form };
             rows.each(chunks, x, output, pool, &|chunk, count, x, out| {
                 passes::forward(&self.blocks, weights, x, out, chunk, count);
             });
@@ -213,10 +224,11 @@ impl Network {
             None => (&mut [], 0),
         };
         let rows = Rows::new(batch, self.spec.output, d_x_width);
-        let Cache { chunks, packed, .. } = cache;
+        let Cache { form, chunks, packed, .. } = cache;
+        let form = *form;
         pool.install(|| {
-            pack_all(&self.linears, params, packed, false, pool);
-            let weights = Weights { params, packed };
+            pack_all(&self.linears, params, packed, false, form, pool);
+            let weights = Weights { params, packed, form };
             rows.each(chunks, d_out, d_x, pool, &|chunk, count, d_out, d_x| {
                 passes::backward(&self.blocks, weights, d_out, d_x, chunk, count, false);
             });
@@ -224,7 +236,11 @@ impl Network {
                 assert_eq!(grads.len(), self.parameters, "gradients of another network");
                 let inputs = Inputs::Batch { x, rows: rows.cut.rows, width: self.spec.input };
                 let chunks = &chunks[..rows.cut.chunks];
-                Sources { blocks: &self.blocks, chunks, inputs, overwrite }.add_to(grads, &self.pieces, pool);
+                Sources { blocks: &self.blocks, chunks, inputs, form, overwrite }.add_to(
+                    grads,
+                    &self.pieces,
+                    pool,
+                );
             }
         });
     }
@@ -254,22 +270,26 @@ impl Network {
     ) -> Penalty {
         self.check(params, x, batch, cache);
         assert_eq!(grads.len(), self.parameters, "gradients of another network");
-        let Cache { chunks, input_gradient, packed, packed_too, .. } = cache;
+        let Cache { form, chunks, input_gradient, packed, packed_too, .. } = cache;
+        let form = *form;
         let input_gradient = &mut input_gradient[..batch * self.spec.input];
         // One over the batch belongs to the mean.
         let scale = 2.0 * coefficient / batch as f32;
         let width = self.spec.input;
         let rows = Rows::new(batch, width, width);
         pool.install(|| {
-            pack_all(&self.linears, params, packed, true, pool);
-            pack_all(&self.linears, params, packed_too, false, pool);
-            let packed = Orientations { forward: packed, backward: packed_too };
+            pack_all(&self.linears, params, packed, true, form, pool);
+            pack_all(&self.linears, params, packed_too, false, form, pool);
+            let weights = Orientations {
+                forward: Weights { params, packed, form },
+                backward: Weights { params, packed: packed_too, form },
+            };
             rows.each(chunks, x, input_gradient, pool, &|chunk, count, x, gradient| {
-                penalty::chunk_pass(&self.blocks, params, packed, x, gradient, chunk, count, bound, scale);
+                penalty::chunk_pass(&self.blocks, weights, x, gradient, chunk, count, bound, scale);
             });
             let chunks = &chunks[..rows.cut.chunks];
             let inputs = Inputs::Tangent;
-            Sources { blocks: &self.blocks, chunks, inputs, overwrite: false }.add_to(
+            Sources { blocks: &self.blocks, chunks, inputs, form, overwrite: false }.add_to(
                 grads,
                 &self.pieces,
                 pool,
@@ -301,20 +321,27 @@ impl Network {
 }
 
 /// Lays all weights out for forward (`transposed`) or backward passes.
-fn pack_all(linears: &[Linear], params: &[f32], packed: &mut [Aligned], transposed: bool, pool: &Pool) {
+fn pack_all(
+    linears: &[Linear],
+    params: &[f32],
+    packed: &mut [Aligned],
+    transposed: bool,
+    form: Form,
+    pool: &Pool,
+) {
     match (linears, &mut *packed) {
         ([linear], [packed]) => {
             let Linear { input, output, weight, .. } = *linear;
             let weights = &params[weight..][..input * output];
-            pack(packed.as_mut_slice(), weights, output, input, transposed);
+            pack(form_of(linear, form), packed.as_mut_slice(), weights, output, input, transposed);
         }
         ([], _) => {}
         _ => {
             let (left, right) = linears.split_at(linears.len() / 2);
             let (left_packed, right_packed) = packed.split_at_mut(left.len());
             pool.join(
-                || pack_all(left, params, left_packed, transposed, pool),
-                || pack_all(right, params, right_packed, transposed, pool),
+                || pack_all(left, params, left_packed, transposed, form, pool),
+                || pack_all(right, params, right_packed, transposed, form, pool),
             );
         }
     }

@@ -3,7 +3,8 @@
 use crate::Activation;
 use crate::cache::{Buffers, Chunk, Sums};
 use crate::kernels::{self, NormForward, NormParams, NormState, NormSums, NormTangents};
-use crate::product::{Aligned, multiply};
+use crate::precision::form_of;
+use crate::product::{Aligned, Form, multiply};
 use crate::spec::{Block, Linear};
 
 /// Parameters, and the weights of each affine map as laid out for the pass: transposed for the forward passes, as
@@ -12,6 +13,7 @@ use crate::spec::{Block, Linear};
 pub(crate) struct Weights<'a> {
     pub(crate) params: &'a [f32],
     pub(crate) packed: &'a [Aligned],
+    pub(crate) form: Form,
 }
 
 impl Linear {
@@ -22,13 +24,15 @@ impl Linear {
     /// `out = x W^T`, `x: [rows, input]`.
     fn apply(&self, weights: Weights<'_>, x: &[f32], out: &mut [f32], rows: usize) {
         let packed = weights.packed[self.index].as_slice();
-        multiply(&mut out[..rows * self.output], x, packed, rows, self.input, self.output, false);
+        let form = form_of(self, weights.form);
+        multiply(form, &mut out[..rows * self.output], x, packed, rows, self.input, self.output, false);
     }
 
     /// `d_x = d_z W` or `d_x += d_z W`.
     fn pull_back(&self, weights: Weights<'_>, d_z: &[f32], d_x: &mut [f32], rows: usize, accumulate: bool) {
         let packed = weights.packed[self.index].as_slice();
-        multiply(&mut d_x[..rows * self.input], d_z, packed, rows, self.output, self.input, accumulate);
+        let form = form_of(self, weights.form);
+        multiply(form, &mut d_x[..rows * self.input], d_z, packed, rows, self.output, self.input, accumulate);
     }
 }
 

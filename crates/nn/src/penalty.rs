@@ -3,22 +3,20 @@
 use crate::cache::{Buffers, Chunk, ChunkPenalty};
 use crate::passes;
 use crate::passes::Weights;
-use crate::product::Aligned;
 use crate::spec::Block;
 
 /// The weights as the forward passes and as the backward passes take them.
 #[derive(Clone, Copy)]
 pub(crate) struct Orientations<'a> {
-    pub(crate) forward: &'a [Aligned],
-    pub(crate) backward: &'a [Aligned],
+    pub(crate) forward: Weights<'a>,
+    pub(crate) backward: Weights<'a>,
 }
 
 /// Leaves in the chunk the rows over the bound (all buffers gathered, in order) with their tangents, and its part
 /// of the penalty. `gradient: [rows, input]` receives the derivatives of the summed outputs.
 pub(crate) fn chunk_pass(
     blocks: &[Block],
-    params: &[f32],
-    packed: Orientations<'_>,
+    weights: Orientations<'_>,
     x: &[f32],
     gradient: &mut [f32],
     chunk: &mut Chunk,
@@ -26,8 +24,7 @@ pub(crate) fn chunk_pass(
     bound: f32,
     scale: f32,
 ) {
-    let forward = Weights { params, packed: packed.forward };
-    let backward = Weights { params, packed: packed.backward };
+    let Orientations { forward, backward } = weights;
     let width = x.len() / rows;
     let last = blocks.len() - 1;
     let outputs = rows * blocks[last].width();

@@ -71,6 +71,8 @@ pub struct ParamSlice {
 pub(crate) struct Linear {
     /// Its number among the network's affine maps.
     pub(crate) index: usize,
+    /// Whether it is neither the first nor the last.
+    pub(crate) inside: bool,
     pub(crate) input: usize,
     pub(crate) output: usize,
     pub(crate) weight: usize,
@@ -194,7 +196,8 @@ impl NetworkSpec {
                 },
             });
         }
-        let linear = layout.linear(&format!("layers.{}", self.blocks.len()), width, self.output)?;
+        let last = layout.linear(&format!("layers.{}", self.blocks.len()), width, self.output)?;
+        let linear = Linear { inside: false, ..last };
         blocks.push(Block::Dense { linear, norm: None, activation: Activation::Identity });
         Ok((blocks, layout.slices))
     }
@@ -225,7 +228,7 @@ impl Layout {
         let bias = self.tensor(format!("{name}.bias"), vec![output])?;
         let index = self.linears;
         self.linears += 1;
-        Ok(Linear { index, input, output, weight, bias })
+        Ok(Linear { index, inside: index > 0, input, output, weight, bias })
     }
 
     fn norm(&mut self, name: &str, width: usize) -> Result<Norm, NnError> {

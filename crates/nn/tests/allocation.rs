@@ -4,7 +4,7 @@ mod common;
 
 use common::{dense, normal, parameters};
 use coptidice_core::rng::stream;
-use coptidice_nn::{Activation, Adam, BlockSpec, Network, NetworkSpec, Pool, exponential_average};
+use coptidice_nn::{Activation, Adam, BlockSpec, Network, NetworkSpec, Pool, Precision, exponential_average};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -49,9 +49,9 @@ fn a_step_allocates_nothing() {
     let mut one = [0.0; 2];
     let mut scratch = Vec::new();
     let mut adam = Adam::new(params.len(), 1e-3);
-    for threads in [1, 2] {
+    for (threads, precision) in [1, 2].into_iter().flat_map(|t| [(t, Precision::F32), (t, Precision::Bf16)]) {
         let pool = Pool::new(threads).unwrap();
-        let mut cache = network.cache(batch);
+        let Ok(mut cache) = network.cache_in(batch, precision) else { continue };
         // Entering the pool hands a job over, for which rayon allocates now and then; a step enters it once.
         pool.install(|| {
             let mut step = |batch: usize| {
@@ -75,7 +75,7 @@ fn a_step_allocates_nothing() {
             for batch in [batch, 1, 130, batch] {
                 step(batch);
             }
-            assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before, "{threads} threads");
+            assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before, "{threads} threads, {precision:?}");
         });
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{dense, normal, parameters};
 use coptidice_core::rng::stream;
-use coptidice_nn::{Activation, Adam, BlockSpec, Network, NetworkSpec, Pool, exponential_average};
+use coptidice_nn::{Activation, Adam, BlockSpec, Network, NetworkSpec, Pool, Precision, exponential_average};
 
 fn network() -> Network {
     let blocks = vec![
@@ -15,14 +15,19 @@ fn network() -> Network {
     Network::new(NetworkSpec { input: 7, blocks, output: 3 }).expect("widths are positive")
 }
 
+/// What this processor has.
+fn precisions() -> impl Iterator<Item = Precision> {
+    [Precision::F32, Precision::Bf16].into_iter().filter(|precision| precision.is_available())
+}
+
 /// Three training steps with everything in them; returns all that came out.
-fn train(threads: usize, max_batch: usize, batches: &[usize]) -> Vec<u32> {
+fn train(precision: Precision, threads: usize, max_batch: usize, batches: &[usize]) -> Vec<u32> {
     let network = network();
     let pool = Pool::new(threads).expect("a few threads start");
     let mut params = parameters(&network, 2);
     let mut averaged = vec![0.0; params.len()];
     let mut adam = Adam::new(params.len(), 1e-3);
-    let mut cache = network.cache(max_batch);
+    let mut cache = network.cache_in(max_batch, precision).expect("available");
     let mut results: Vec<f32> = Vec::new();
     for (step, &batch) in batches.iter().enumerate() {
         let mut rng = stream(step as u64, "batch", 0);
@@ -47,16 +52,23 @@ fn train(threads: usize, max_batch: usize, batches: &[usize]) -> Vec<u32> {
 #[test]
 fn threads_do_not_change_a_bit() {
     let batches = [700, 40, 513];
-    let one = train(1, 700, &batches);
-    for threads in [2, 3, 5] {
-        assert!(one == train(threads, 700, &batches), "{threads} threads differ");
+    for precision in precisions() {
+        let one = train(precision, 1, 700, &batches);
+        for threads in [2, 3, 5] {
+            assert!(
+                one == train(precision, threads, 700, &batches),
+                "{precision:?}: {threads} threads differ"
+            );
+        }
     }
 }
 
 #[test]
 fn the_size_of_the_cache_does_not_change_a_bit() {
     let batches = [300, 200, 300];
-    assert!(train(2, 300, &batches) == train(2, 2000, &batches));
+    for precision in precisions() {
+        assert!(train(precision, 2, 300, &batches) == train(precision, 2, 2000, &batches));
+    }
 }
 
 #[test]

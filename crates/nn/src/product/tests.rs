@@ -1,6 +1,8 @@
 use super::*;
+use pulp::WithSimd;
 
-fn values(len: usize, seed: usize) -> Vec<f32> {
+/// Numbers in [-1, 1].
+pub(super) fn values(len: usize, seed: usize) -> Vec<f32> {
     (0..len).map(|i| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.0 - 1.0).collect()
 }
 
@@ -35,7 +37,7 @@ impl Set {
 }
 
 /// `[rows, columns]` of `sum_k a(i, k) b(k, j)` in `f64`.
-fn plain(
+pub(super) fn plain(
     rows: usize,
     depth: usize,
     columns: usize,
@@ -52,14 +54,14 @@ fn plain(
 }
 
 /// Terms are at most 1, so `depth` of them in `f32` err by at most `depth` times half the spacing at `depth`.
-fn assert_close(got: &[f32], expected: &[f64], depth: usize, what: &str) {
+pub(super) fn assert_close(got: &[f32], expected: &[f64], depth: usize, what: &str) {
     let allowed = (depth * depth).max(16) as f64 * f64::from(f32::EPSILON);
     for (index, (&g, &e)) in got.iter().zip(expected).enumerate() {
         assert!((f64::from(g) - e).abs() <= allowed, "{what}: element {index} is {g}, not {e}");
     }
 }
 
-const SHAPES: [(usize, usize, usize); 12] = [
+pub(super) const SHAPES: [(usize, usize, usize); 12] = [
     (1, 1, 1),
     (5, 3, 2),
     (13, 14, 33),
@@ -147,7 +149,7 @@ fn gradients_of_weights() {
 #[test]
 fn a_sum_of_nothing_is_zero() {
     let mut out = [f32::NAN; 6];
-    outer(&mut out, &|_| None, 2, 2, 3, false);
+    outer(Form::Single, &mut out, &|_| None, 2, 2, 3, false);
     assert_eq!(out, [0.0; 6]);
 }
 
@@ -157,12 +159,12 @@ fn rows_do_not_see_each_other() {
     let (rows, depth, width) = (50, 300, 70);
     let x = values(rows * depth, 5);
     let mut packed = Aligned::zeroed(packed_len(depth, width));
-    pack(packed.as_mut_slice(), &values(depth * width, 6), width, depth, true);
+    pack(Form::Single, packed.as_mut_slice(), &values(depth * width, 6), width, depth, true);
     let mut together = vec![0.0; rows * width];
-    multiply(&mut together, &x, packed.as_slice(), rows, depth, width, false);
+    multiply(Form::Single, &mut together, &x, packed.as_slice(), rows, depth, width, false);
     for row in 0..rows {
         let mut alone = vec![0.0; width];
-        multiply(&mut alone, &x[row * depth..], packed.as_slice(), 1, depth, width, false);
+        multiply(Form::Single, &mut alone, &x[row * depth..], packed.as_slice(), 1, depth, width, false);
         assert_eq!(alone, &together[row * width..][..width]);
     }
 }
