@@ -29,6 +29,9 @@ pub(crate) struct BenchStep {
     /// Leave the yardstick out
     #[arg(long)]
     alone: bool,
+    /// Precisions of products
+    #[arg(long, value_delimiter = ',', default_values = ["f32", "bf16"])]
+    precisions: Vec<String>,
 }
 
 struct Case {
@@ -73,15 +76,22 @@ pub(crate) fn run(options: &BenchStep) -> Result<(), Failure> {
     let python = if options.alone { None } else { find_torch() };
     let mut results = Vec::new();
     println!(
-        "{:<16} {:>7} {:>9} {:>9} {:>6} {:>9} {:>9} {:>6} {:>8} {:>8}",
-        "case", "threads", "steps/s", "torch", "ratio", "GFLOP/s", "peak", "share", "MB", "torch MB"
+        "{:<16} {:>7} {:>5} {:>9} {:>9} {:>6} {:>9} {:>9} {:>6} {:>8} {:>8}",
+        "case", "threads", "", "steps/s", "torch", "ratio", "GFLOP/s", "peak", "share", "MB", "torch MB"
     );
     for &threads in &options.threads {
-        let peak = peak(threads)?;
+        let mut peaks = Vec::new();
+        for precision in &options.precisions {
+            match peak(threads, precision)? {
+                Some(peak) => peaks.push((precision.as_str(), peak)),
+                None => eprintln!("this processor has no products in {precision}"),
+            }
+        }
         for case in CASES.iter().filter(|case| case.name.contains(&options.only)) {
-            let result = measure(case, threads, peak, python.as_deref(), options)?;
-            println!("{}", row(&result));
-            results.push(result);
+            for result in measure(case, threads, &peaks, python.as_deref(), options)? {
+                println!("{}", row(&result));
+                results.push(result);
+            }
         }
     }
     println!(
@@ -94,36 +104,50 @@ pub(crate) fn run(options: &BenchStep) -> Result<(), Failure> {
 fn measure(
     case: &Case,
     threads: usize,
-    peak: f64,
+    peaks: &[(&str, f64)],
     python: Option<&str>,
     options: &BenchStep,
-) -> Result<Value, Failure> {
-    let (mut ours, mut torch) = (Vec::new(), Vec::new());
+) -> Result<Vec<Value>, Failure> {
+    let (mut ours, mut torch) = (vec![Vec::new(); peaks.len()], Vec::new());
     for _ in 0..options.rounds.max(1) {
-        ours.push(our_round(case, threads, options.seconds)?);
+        for (rounds, (precision, _)) in ours.iter_mut().zip(peaks) {
+            rounds.push(our_round(case, threads, options.seconds, precision)?);
+        }
         if let Some(python) = python {
             torch.push(torch_round(python, case, threads, options.seconds)?);
         }
     }
-    let rate = 1.0 / median(&ours, "median_seconds")?;
-    let torch_rate = if torch.is_empty() { None } else { Some(1.0 / median(&torch, "median_seconds")?) };
-    let gflops = rate * median(&ours, "gflop")?;
+    ours.iter().zip(peaks).map(|(ours, peak)| summary(case, threads, *peak, ours, &torch)).collect()
+}
+
+/// Medians of the rounds in one precision beside those of the yardstick, which is in single precision.
+fn summary(
+    case: &Case,
+    threads: usize,
+    (precision, peak): (&str, f64),
+    ours: &[Value],
+    torch: &[Value],
+) -> Result<Value, Failure> {
+    let rate = 1.0 / median(ours, "median_seconds")?;
+    let torch_rate = if torch.is_empty() { None } else { Some(1.0 / median(torch, "median_seconds")?) };
+    let gflops = rate * median(ours, "gflop")?;
     Ok(json!({
         "case": case.name,
         "threads": threads,
+        "precision": precision,
         "steps_per_second": rate,
-        "best_steps_per_second": 1.0 / least(&ours, "best_seconds")?,
+        "best_steps_per_second": 1.0 / least(ours, "best_seconds")?,
         "torch_steps_per_second": torch_rate,
-        "torch_best_steps_per_second": torch_rate.and_then(|_| least(&torch, "best_seconds").ok()).map(f64::recip),
+        "torch_best_steps_per_second": torch_rate.and_then(|_| least(torch, "best_seconds").ok()).map(f64::recip),
         "torch_version": torch.first().map(|round| round["version"].clone()),
         "ratio": torch_rate.map(|torch_rate| rate / torch_rate),
-        "gflop_per_step": median(&ours, "gflop")?,
-        "gflop_per_step_if_nothing_were_spared": median(&ours, "nominal_gflop")?,
+        "gflop_per_step": median(ours, "gflop")?,
+        "gflop_per_step_if_nothing_were_spared": median(ours, "nominal_gflop")?,
         "gflops": gflops,
         "peak_gflops": peak,
         "share_of_peak": gflops / peak,
-        "peak_memory_mb": median(&ours, "peak_memory_mb").ok(),
-        "torch_peak_memory_mb": median(&torch, "peak_memory_mb").ok(),
+        "peak_memory_mb": median(ours, "peak_memory_mb").ok(),
+        "torch_peak_memory_mb": median(torch, "peak_memory_mb").ok(),
     }))
 }
 
@@ -133,9 +157,10 @@ fn row(result: &Value) -> String {
         result[key].as_f64().map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
     };
     format!(
-        "{:<16} {:>7} {:>9} {:>9} {:>6} {:>9} {:>9} {:>6} {:>8} {:>8}",
+        "{:<16} {:>7} {:>5} {:>9} {:>9} {:>6} {:>9} {:>9} {:>6} {:>8} {:>8}",
         result["case"].as_str().unwrap_or_default(),
         number("threads", 0),
+        result["precision"].as_str().unwrap_or_default(),
         number("steps_per_second", 2),
         number("torch_steps_per_second", 2),
         number("ratio", 2),
@@ -164,11 +189,11 @@ fn find_torch() -> Option<String> {
     None
 }
 
-fn our_round(case: &Case, threads: usize, seconds: f64) -> Result<Value, Failure> {
+fn our_round(case: &Case, threads: usize, seconds: f64, precision: &str) -> Result<Value, Failure> {
     let numbers = [case.observation, case.action, case.batch].map(|number| number.to_string());
     let mut arguments = vec![case.settings[0].to_owned()];
     arguments.extend(numbers);
-    arguments.extend([threads.to_string(), seconds.to_string(), case.rows.to_string()]);
+    arguments.extend([threads.to_string(), seconds.to_string(), case.rows.to_string(), precision.to_owned()]);
     parse(&run_example("coptidice-agents", "bench_step", &arguments)?)
 }
 
@@ -180,10 +205,14 @@ fn torch_round(python: &str, case: &Case, threads: usize, seconds: f64) -> Resul
     parse(&output(&mut command)?)
 }
 
-/// GFLOP/s that the vector units give.
-fn peak(threads: usize) -> Result<f64, Failure> {
-    let text = run_example("coptidice-nn", "peak", &[threads.to_string(), "2".to_owned()])?;
-    text.trim().parse().map_err(|error| format!("peak printed {text:?}: {error}"))
+/// GFLOP/s that the vector units give; `None` where they do not have the precision.
+fn peak(threads: usize, precision: &str) -> Result<Option<f64>, Failure> {
+    let arguments = [threads.to_string(), "2".to_owned(), precision.to_owned()];
+    let text = run_example("coptidice-nn", "peak", &arguments)?;
+    if text.trim() == "none" {
+        return Ok(None);
+    }
+    text.trim().parse().map(Some).map_err(|error| format!("peak printed {text:?}: {error}"))
 }
 
 fn numbers(rounds: &[Value], key: &str) -> Result<Vec<f64>, Failure> {

@@ -1,6 +1,6 @@
 //! Times one training step on random data; `cargo xtask bench-step` runs it beside its yardstick.
 //!
-//! `bench_step SETTING OBSERVATION ACTION BATCH THREADS SECONDS ROWS`, with setting
+//! `bench_step SETTING OBSERVATION ACTION BATCH THREADS SECONDS ROWS PRECISION`, with precision `f32` or `bf16` and setting
 //! - `paper`: the whole step of the learner, sampling included, with the paper's networks;
 //! - `paper-worst`: the same with every sample over the bound of the gradient penalty, so that no work is spared;
 //! - `pairs`: two `nu` and two `chi` with two hidden layers of 256 ReLU units and a policy of the same size, no penalty.
@@ -18,7 +18,7 @@ use coptidice_agents::{LogFacts, RawConfig};
 use coptidice_core::Divergence;
 use coptidice_core::rng::stream;
 use coptidice_data::{ActionSpace, Schema, Step, StepAction, Transitions, TransitionsBuilder};
-use coptidice_nn::{Activation, Adam, BlockSpec, Cache, Network, NetworkSpec, Pool};
+use coptidice_nn::{Activation, Adam, BlockSpec, Cache, Network, NetworkSpec, Pool, Precision};
 use rand::RngExt as _;
 
 struct Arguments {
@@ -29,13 +29,16 @@ struct Arguments {
     threads: usize,
     seconds: f64,
     rows: usize,
+    precision: Precision,
 }
 
 impl Arguments {
     fn read() -> Result<Self, Box<dyn Error>> {
         let words: Vec<String> = std::env::args().skip(1).collect();
-        let [setting, observation, action, batch, threads, seconds, rows] = &words[..] else {
-            return Err("usage: bench_step SETTING OBSERVATION ACTION BATCH THREADS SECONDS ROWS".into());
+        let [setting, observation, action, batch, threads, seconds, rows, precision] = &words[..] else {
+            return Err(
+                "usage: bench_step SETTING OBSERVATION ACTION BATCH THREADS SECONDS ROWS PRECISION".into()
+            );
         };
         Ok(Arguments {
             setting: setting.clone(),
@@ -45,6 +48,11 @@ impl Arguments {
             threads: threads.parse()?,
             seconds: seconds.parse()?,
             rows: rows.parse()?,
+            precision: match precision.as_str() {
+                "f32" => Precision::F32,
+                "bf16" => Precision::Bf16,
+                other => return Err(format!("precision {other:?}; use f32 or bf16").into()),
+            },
         })
     }
 }
@@ -128,8 +136,9 @@ fn paper(arguments: &Arguments, worst: bool) -> Result<Measured, Box<dyn Error>>
     let data = random_log(arguments)?;
     let bound = if worst { "[gradient_penalty]\nbound = 1e-30\n" } else { "" };
     let text = format!(
-        "preset = \"paper\"\nbatch_size = {}\n{bound}[[limits]]\nlimit = 0.1\nunit = \"step\"\n",
-        arguments.batch
+        "preset = \"paper\"\nbatch_size = {}\nprecision = \"{}\"\n{bound}[[limits]]\nlimit = 0.1\nunit = \"step\"\n",
+        arguments.batch,
+        arguments.precision.name()
     );
     let config = RawConfig::from_toml(&text)?.validate(&LogFacts::of(&data))?;
     let problem = Problem::new(&config, &data)?;
@@ -180,12 +189,18 @@ struct Trained {
 }
 
 impl Trained {
-    fn new(input: usize, output: usize, batch: usize, index: u64) -> Result<Self, Box<dyn Error>> {
+    fn new(
+        input: usize,
+        output: usize,
+        batch: usize,
+        index: u64,
+        precision: Precision,
+    ) -> Result<Self, Box<dyn Error>> {
         let relu = BlockSpec::Dense { width: 256, layer_norm: false, activation: Activation::Relu };
         let network = Network::new(NetworkSpec { input, blocks: vec![relu.clone(), relu], output })?;
         let params = network.init(&mut stream(0, "network", index));
         let (grads, adam) = (vec![0.0; params.len()], Adam::new(params.len(), 3e-4));
-        let (cache, d_out) = (network.cache(batch), vec![0.0; batch * output]);
+        let (cache, d_out) = (network.cache_in(batch, precision)?, vec![0.0; batch * output]);
         Ok(Trained { network, params, grads, adam, cache, d_out })
     }
 
@@ -244,11 +259,11 @@ fn pairs(arguments: &Arguments) -> Result<Measured, Box<dyn Error>> {
     let mut sampler = Sampler::new(&problem);
     let pool = Pool::new(arguments.threads)?;
     let head = Head::Mixture { action_dim: arguments.action, components: 5, min_scale: 1e-4 };
-    let value = |index| Trained::new(input, 1, 3 * size, index);
+    let value = |index| Trained::new(input, 1, 3 * size, index, arguments.precision);
     let mut pairs = Pairs {
         nus: [value(0)?, value(1)?],
         chis: [value(2)?, value(3)?],
-        policy: Trained::new(input, head.outputs(), size, 4)?,
+        policy: Trained::new(input, head.outputs(), size, 4, arguments.precision)?,
         w: vec![0.0; size],
         ell: vec![0.0; size],
         head,
@@ -274,6 +289,9 @@ fn peak_memory_mb() -> Option<f64> {
 #[allow(clippy::print_stdout)] // the line is the result
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::read()?;
+    if !arguments.precision.is_available() {
+        return Err("this processor lacks AVX512-BF16".into());
+    }
     let Measured { times, operations, nominal } = match arguments.setting.as_str() {
         "paper" => paper(&arguments, false)?,
         "paper-worst" => paper(&arguments, true)?,

@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use coptidice_nn::Precision;
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
 use serde::{Deserialize, Serialize};
@@ -269,7 +270,12 @@ impl Store {
         if state.format != FORMAT {
             return Err(CheckpointError::Format { path, found: state.format });
         }
-        if let Some((field, ours, theirs)) = difference(&self.config, &state.config, "") {
+        let mut theirs = state.config.clone();
+        if let Some(fields) = theirs.as_object_mut() {
+            // Written before there was a choice.
+            fields.entry("precision").or_insert_with(|| Precision::F32.name().into());
+        }
+        if let Some((field, ours, theirs)) = difference(&self.config, &theirs, "") {
             return Err(CheckpointError::ConfigDiffers { path, field, ours, theirs });
         }
         if state.data_fingerprint != self.data_fingerprint {

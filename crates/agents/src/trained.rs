@@ -3,6 +3,7 @@
 use coptidice_core::rng::stream;
 use coptidice_nn::{Adam, Cache, Network, NetworkSpec, NnError, Pool};
 
+use crate::config::TrainConfig;
 use crate::learner::StateMut;
 
 /// A network, its parameters, gradient, optimiser and buffers.
@@ -17,17 +18,17 @@ pub(crate) struct TrainedNetwork {
 impl TrainedNetwork {
     /// `purpose` names the stream of the initial parameters; `max_batch` is the largest number of rows evaluated.
     pub(crate) fn new(
+        config: &TrainConfig,
         spec: NetworkSpec,
-        seed: u64,
         purpose: &str,
         learning_rate: f32,
         max_batch: usize,
     ) -> Result<Self, NnError> {
         let network = Network::new(spec)?;
-        let params = network.init(&mut stream(seed, purpose, 0));
+        let params = network.init(&mut stream(config.seed, purpose, 0));
         let adam = Adam::new(params.len(), learning_rate);
         let grads = vec![0.0; params.len()];
-        let cache = network.cache(max_batch);
+        let cache = network.cache_in(max_batch, config.precision)?;
         Ok(TrainedNetwork { network, params, grads, adam, cache })
     }
 

@@ -10,6 +10,7 @@ use coptidice_agents::{
 };
 use coptidice_core::rng::stream;
 use coptidice_data::{ActionSpace, Schema, Step, StepAction, Transitions, TransitionsBuilder};
+use coptidice_nn::{NnError, Precision};
 use rand::RngExt as _;
 
 /// A random log: ten episodes of twelve steps, two costs, ends of every kind; continuous actions lie in `[-0.5, 0.5]`.
@@ -150,6 +151,8 @@ fn each_case(mut check: impl FnMut(&TrainConfig, &Transitions)) {
                 "bound_loss = \"reference\"",
                 "extraction = \"state_normalized\"",
                 "extraction = \"critic_guided\"",
+                // What this processor makes of it.
+                "extraction = \"critic_guided\"\nprecision = \"bf16\"",
             ] {
                 check(&config(&data, entry.algorithm, fields), &data);
             }
@@ -278,6 +281,24 @@ fn a_run_can_be_made_longer() {
     ));
 }
 
+/// Checkpoints of before there was a choice of precision go on in the one there was.
+#[test]
+fn checkpoints_without_a_precision_are_of_f32() {
+    let data = log(&spaces()[0], 1);
+    let config = config(&data, Algorithm::Coptidice, "");
+    let directory = tempfile::tempdir().unwrap();
+    let whole =
+        finished(train(&config, &data, &io(directory.path(), false), &mut Recorder::default()).unwrap());
+    let state = directory.path().join("checkpoints/step-24/state.json");
+    let text = std::fs::read_to_string(&state).unwrap();
+    let older = text.replace("\"precision\": \"f32\",", "");
+    assert_ne!(older, text);
+    std::fs::write(&state, older).unwrap();
+    let mut recorder = Recorder::default();
+    let resumed = finished(train(&config, &data, &io(directory.path(), true), &mut recorder).unwrap());
+    assert_eq!((recorder.started, resumed.params()), (Some(24), whole.params()));
+}
+
 #[test]
 fn damage_and_other_inputs_are_refused_with_their_reason() {
     let data = log(&spaces()[0], 1);
@@ -303,6 +324,16 @@ fn damage_and_other_inputs_are_refused_with_their_reason() {
             );
         }
         found => panic!("{found:?}"),
+    }
+    let mut other = config.clone();
+    other.precision = Precision::Bf16;
+    if other.precision.is_available() {
+        let found = resume(&other, &data, ignored);
+        let differs = |error: &CheckpointError| matches!(error, CheckpointError::ConfigDiffers { field, .. } if field == "precision");
+        assert!(matches!(&found, Err(TrainError::Checkpoint(error)) if differs(error)), "{found:?}");
+    } else {
+        let found = train(&other, &data, &io(tempfile::tempdir().unwrap().path(), false), ignored);
+        assert!(matches!(found, Err(TrainError::Network(NnError::NoBf16))), "{found:?}");
     }
     let elsewhere = resume(&config, &log(&spaces()[0], 2), ignored);
     assert!(matches!(elsewhere, Err(TrainError::Checkpoint(CheckpointError::DataDiffers { .. }))));

@@ -230,6 +230,9 @@ impl Sweep {
             let facts = LogFacts::of(self.data(&log.name));
             for variant in &self.plan.variants {
                 let raw = self.config(Cell { log, variant, seed: self.plan.seeds[0] })?;
+                if let Some(remark) = raw.no_bf16() {
+                    eprintln!("remark: variant {}: {remark}", variant.name);
+                }
                 raw.validate(&facts).map_err(|error| {
                     Failure::usage(
                         format!("variant {} on log {}: {error}", variant.name, log.name),

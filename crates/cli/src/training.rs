@@ -65,6 +65,9 @@ pub(crate) struct Job<'a> {
 /// and how the run ended.
 pub(crate) fn train(job: Job<'_>) -> Result<(RunDirectory, TrainConfig, TrainOutcome), Failure> {
     let facts = LogFacts::of(job.data);
+    if let (Some(remark), true) = (job.raw.no_bf16(), job.show_progress) {
+        eprintln!("remark: {remark}");
+    }
     let config = job.raw.validate(&facts).map_err(|error| Failure::input(&error))?;
     if !job.resume && job.out.join("manifest.json").exists() {
         return Err(Failure::usage(

@@ -1,5 +1,6 @@
-//! The most single-precision operations per second that this machine's vector units give: multiply-adds on registers
-//! alone, on `THREADS` threads at once. `peak THREADS SECONDS` prints GFLOP/s, the best of short rounds.
+//! The most operations per second that this machine's vector units give: multiply-adds on registers alone, on `THREADS`
+//! threads at once. `peak THREADS SECONDS f32|bf16` prints GFLOP/s, the best of short rounds; `none` where the processor
+//! has no products of bfloat16.
 
 use pulp::{Arch, Simd, WithSimd};
 use std::time::Instant;
@@ -28,8 +29,53 @@ impl WithSimd for MultiplyAdds {
     }
 }
 
+/// Sums of products of pairs of bfloat16.
+#[cfg(target_arch = "x86_64")]
+mod bf16 {
+    use super::{CHAINS, ROUND};
+    use std::arch::x86_64::{
+        __m512bh, _mm512_dpbf16_ps, _mm512_reduce_add_ps, _mm512_set1_epi32, _mm512_set1_ps,
+    };
+
+    pub(crate) fn is_available() -> bool {
+        is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bf16")
+    }
+
+    /// As `MultiplyAdds`; one is 1.0 in bfloat16 twice.
+    #[target_feature(enable = "avx512f,avx512bf16")]
+    pub(crate) fn run() -> (f64, f32) {
+        let ones = _mm512_set1_epi32(0x3F80_3F80);
+        // SAFETY: registers of the same size, any bits.
+        let ones: __m512bh = unsafe { std::mem::transmute(std::hint::black_box(ones)) };
+        let mut chains = [_mm512_set1_ps(0.0); CHAINS];
+        for _ in 0..ROUND {
+            for chain in &mut chains {
+                *chain = _mm512_dpbf16_ps(*chain, ones, ones);
+            }
+        }
+        let total = chains.into_iter().map(|chain| _mm512_reduce_add_ps(chain)).sum();
+        (4.0 * (16 * CHAINS * ROUND) as f64, total)
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod bf16 {
+    pub(crate) fn is_available() -> bool {
+        false
+    }
+
+    pub(crate) unsafe fn run() -> (f64, f32) {
+        (0.0, 0.0)
+    }
+}
+
 #[allow(clippy::print_stdout)] // the number is the result
 fn main() {
+    let half = std::env::args().nth(3).is_some_and(|word| word == "bf16");
+    if half && !bf16::is_available() {
+        println!("none");
+        return;
+    }
     let number =
         |index: usize| std::env::args().nth(index).and_then(|word| word.parse::<usize>().ok()).unwrap_or(1);
     let (threads, seconds) = (number(1), number(2) as f64);
@@ -38,7 +84,12 @@ fn main() {
             let (mut best, begin) = (0.0_f64, Instant::now());
             while begin.elapsed().as_secs_f64() < seconds {
                 let start = Instant::now();
-                let (operations, value) = Arch::new().dispatch(MultiplyAdds);
+                let (operations, value) = if half {
+                    // SAFETY: the processor has the instructions, as found above.
+                    unsafe { bf16::run() }
+                } else {
+                    Arch::new().dispatch(MultiplyAdds)
+                };
                 std::hint::black_box(value);
                 best = best.max(operations / start.elapsed().as_secs_f64());
             }

@@ -12,7 +12,7 @@ mod tests;
 
 use coptidice_core::{CostLimit, Divergence, EpisodeHorizon, LimitError, LimitUnit, ProcessReading};
 use coptidice_data::{EpisodeEnd, Transitions};
-use coptidice_nn::BlockSpec;
+use coptidice_nn::{BlockSpec, Precision};
 use serde::{Deserialize, Serialize};
 
 use crate::coptidice::losses::BoundLoss;
@@ -20,7 +20,9 @@ use crate::policy::Acting;
 use crate::registry::Algorithm;
 
 pub use preset::Preset;
-pub use raw::{RawConfig, RawCritic, RawGradientPenalty, RawHorizon, RawLimit, RawNetworks, RawStateWeight};
+pub use raw::{
+    NoBf16, RawConfig, RawCritic, RawGradientPenalty, RawHorizon, RawLimit, RawNetworks, RawStateWeight,
+};
 
 /// A cost and its limit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -139,6 +141,8 @@ pub struct TrainConfig {
     pub seed: u64,
     /// Threads; they change the speed, never the result.
     pub threads: usize,
+    /// Precision of the networks' products: what was asked for, if this processor has it.
+    pub precision: Precision,
     /// Discount in `(0, 1]`; 1 is the restart chain.
     pub gamma: f64,
     /// Weight of the divergence, units of the scaled reward.

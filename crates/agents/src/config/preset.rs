@@ -1,7 +1,7 @@
 //! Sets of defaults.
 
 use coptidice_core::Divergence;
-use coptidice_nn::{Activation, BlockSpec};
+use coptidice_nn::{Activation, BlockSpec, Precision};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -75,6 +75,7 @@ fn paper(algo: Algorithm) -> TrainConfig {
         batch_size: 1024,
         seed: 0,
         threads: 0,
+        precision: Precision::F32,
         gamma: 0.995,
         alpha: 0.01,
         epsilon: 0.01,

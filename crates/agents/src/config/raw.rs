@@ -1,7 +1,7 @@
 //! A configuration as it is written, before it is checked.
 
 use coptidice_core::{CostLimit, Divergence, EpisodeHorizon, LimitUnit};
-use coptidice_nn::BlockSpec;
+use coptidice_nn::{BlockSpec, Precision};
 use serde::{Deserialize, Serialize};
 
 use super::size::check_size;
@@ -27,6 +27,10 @@ pub struct RawConfig {
     pub seed: Option<u64>,
     /// Threads, 0 for one per core, at most 1024. They change the speed, never the result.
     pub threads: Option<usize>,
+    /// Precision of the products in the networks that are trained: `f32` (default) or `bf16`, up to twice as fast.
+    /// Sums, parameters and everything else are in `f32` either way. Where the processor lacks AVX512-BF16, `bf16`
+    /// becomes `f32`; [`RawConfig::no_bf16`] tells.
+    pub precision: Option<Precision>,
     /// Discount in `(0, 1]`. Below 1 the process is read as continuing: values are bootstrapped through time-outs and
     /// stop at terminals. At 1 the last step of an episode leads back to a fresh initial state.
     pub gamma: Option<f64>,
@@ -79,6 +83,16 @@ pub struct RawConfig {
     /// Costs and their limits. Algorithms that keep no limit report the costs all the same.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<RawLimit>,
+}
+
+/// A remark: products were to be in bf16, and will be in f32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoBf16;
+
+impl std::fmt::Display for NoBf16 {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("precision = \"bf16\" needs AVX512-BF16, which this processor lacks: training in f32")
+    }
 }
 
 /// See [`super::GradientPenalty`].
@@ -194,6 +208,12 @@ impl RawConfig {
         toml::from_str(text).map_err(|error| ConfigError::Parse(error.to_string()))
     }
 
+    /// Whether a precision is asked for that this processor does not have. [`RawConfig::validate`] then takes `f32`.
+    #[must_use]
+    pub fn no_bf16(&self) -> Option<NoBf16> {
+        self.precision.filter(|precision| !precision.is_available()).map(|_| NoBf16)
+    }
+
     /// Fills in the preset, resolves costs and units against the log, and checks every value.
     ///
     /// # Errors
@@ -214,9 +234,12 @@ impl RawConfig {
                 $(if let Some(value) = $source.$field { $target.$field = value; })*
             };
         }
-        take!(self => config; steps batch_size seed threads gamma alpha epsilon divergence learning_rate
+        take!(self => config; steps batch_size seed threads precision gamma alpha epsilon divergence learning_rate
             policy_learning_rate multiplier_learning_rate lambda_max bound_loss start_at_mean
             normalize_observations reward_scale extraction policy_average_rate acting checkpoint_every keep_checkpoints log_every);
+        if !config.precision.is_available() {
+            config.precision = Precision::F32;
+        }
         if let Some(penalty) = self.gradient_penalty {
             take!(penalty => config.gradient_penalty; coefficient bound);
         }

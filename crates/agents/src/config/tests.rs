@@ -1,4 +1,5 @@
 use coptidice_core::rng::stream;
+use coptidice_nn::Precision;
 
 use super::*;
 
@@ -44,6 +45,23 @@ fn fields_override_the_preset_one_by_one() {
     assert_eq!(config.reward_scale, RewardScale::Factor(0.5));
     assert_eq!(config.gradient_penalty, GradientPenalty { coefficient: 1e-5, bound: 2.0 });
     assert_eq!((config.networks.value.len(), config.networks.policy.len()), (1, 2));
+}
+
+#[test]
+fn the_precision_is_what_was_asked_for_or_f32_with_a_remark() {
+    let raw = |text: &str| RawConfig::from_toml(&format!("{text}\n{LIMIT}")).unwrap();
+    assert_eq!(raw("").validate(&facts()).unwrap().precision, Precision::F32);
+    assert_eq!(raw("precision = \"f32\"").no_bf16(), None);
+    let asked = raw("precision = \"bf16\"");
+    let remark = asked.no_bf16();
+    let taken = asked.validate(&facts()).unwrap().precision;
+    if Precision::Bf16.is_available() {
+        assert_eq!((taken, remark), (Precision::Bf16, None));
+    } else {
+        assert_eq!((taken, remark), (Precision::F32, Some(NoBf16)));
+    }
+    assert!(NoBf16.to_string().contains("AVX512-BF16"));
+    assert!(matches!(RawConfig::from_toml("precision = \"f16\""), Err(ConfigError::Parse(_))));
 }
 
 #[test]

@@ -60,7 +60,7 @@ impl DiceLearner {
         let value_network = |output, purpose| {
             let input = problem.data.observation_dim();
             let spec = NetworkSpec { input, blocks: config.networks.value.clone(), output };
-            TrainedNetwork::new(spec, config.seed, purpose, config.learning_rate, 3 * size)
+            TrainedNetwork::new(config, spec, purpose, config.learning_rate, 3 * size)
         };
         let extractor = Extractor::new(problem)?;
         let metrics = Metrics::new(problem, constraint, &extractor);

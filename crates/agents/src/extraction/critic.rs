@@ -140,7 +140,7 @@ impl Critics {
         let twin = |purpose| -> Result<TrainedNetwork, NnError> {
             let blocks = config.networks.value.clone();
             let spec = NetworkSpec { input: width, blocks, output: count * values };
-            let mut twin = TrainedNetwork::new(spec, config.seed, purpose, config.learning_rate, size)?;
+            let mut twin = TrainedNetwork::new(config, spec, purpose, config.learning_rate, size)?;
             twin.shift_outputs(&start.repeat(count));
             Ok(twin)
         };

@@ -26,8 +26,8 @@ impl PolicyTrainer {
         let config = problem.config;
         let head = head(problem);
         let trained = TrainedNetwork::new(
+            config,
             spec(problem, &head),
-            config.seed,
             "policy",
             config.policy_learning_rate,
             config.batch_size,

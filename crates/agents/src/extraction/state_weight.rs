@@ -37,7 +37,7 @@ impl StateWeights {
             output: 1,
         };
         let size = config.batch_size;
-        let mut trained = TrainedNetwork::new(spec, config.seed, "state_weight", config.learning_rate, size)?;
+        let mut trained = TrainedNetwork::new(config, spec, "state_weight", config.learning_rate, size)?;
         trained.shift_outputs(&[SHIFT]);
         Ok(StateWeights {
             trained,
