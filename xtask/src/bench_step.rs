@@ -147,6 +147,8 @@ fn summary(
         "peak_gflops": peak,
         "share_of_peak": gflops / peak,
         "peak_memory_mb": median(ours, "peak_memory_mb").ok(),
+        "sampling_seconds": median(ours, "sampling_seconds").ok(),
+        "mapped_sampling_seconds": median(ours, "mapped_sampling_seconds").ok(),
         "torch_peak_memory_mb": median(torch, "peak_memory_mb").ok(),
     }))
 }

@@ -5,7 +5,8 @@
 //! - `paper-worst`: the same with every sample over the bound of the gradient penalty, so that no work is spared;
 //! - `pairs`: two `nu` and two `chi` with two hidden layers of 256 ReLU units and a policy of the same size, no penalty.
 //!
-//! Prints one JSON object: steps, seconds per step (median and best), operations per step, peak resident memory.
+//! Prints one JSON object: steps, seconds per step (median and best), operations per step, peak resident memory, and in
+//! the setting `paper` the median seconds that drawing a batch takes from memory and from memory-mapped columns.
 
 use std::error::Error;
 use std::time::Instant;
@@ -17,7 +18,10 @@ use coptidice_agents::sampler::{Batch, Sampler};
 use coptidice_agents::{LogFacts, RawConfig};
 use coptidice_core::Divergence;
 use coptidice_core::rng::stream;
-use coptidice_data::{ActionSpace, Schema, Step, StepAction, Transitions, TransitionsBuilder};
+use coptidice_data::{
+    ActionSpace, CheckOptions, ReadOptions, Schema, Step, StepAction, Transitions, TransitionsBuilder,
+    WriteOptions, load, write,
+};
 use coptidice_nn::{Activation, Adam, BlockSpec, Cache, Network, NetworkSpec, Pool, Precision};
 use rand::RngExt as _;
 
@@ -129,6 +133,36 @@ struct Measured {
     operations: f64,
     /// The same if nothing were spared.
     nominal: f64,
+    peak_memory_mb: Option<f64>,
+    /// Median seconds of drawing a batch, from memory and from memory-mapped columns.
+    sampling: Option<[f64; 2]>,
+}
+
+/// Batches whose drawing is timed.
+const DRAWS: u64 = 200;
+
+fn seconds_of_a_draw(problem: &Problem<'_>) -> f64 {
+    let mut sampler = Sampler::new(problem);
+    let mut times: Vec<f64> = (0..DRAWS)
+        .map(|step| {
+            let start = Instant::now();
+            std::hint::black_box(sampler.draw(step));
+            start.elapsed().as_secs_f64()
+        })
+        .collect();
+    times.sort_unstable_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// From memory, then from the same columns mapped.
+fn sampling(problem: &Problem<'_>) -> Result<[f64; 2], Box<dyn Error>> {
+    let from_memory = seconds_of_a_draw(problem);
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("log");
+    write(problem.data, &path, &WriteOptions::default())?;
+    let log = load(&path, &ReadOptions::default(), &CheckOptions::default())?;
+    let mapped = seconds_of_a_draw(&Problem::new(problem.config, &log.transitions)?);
+    Ok([from_memory, mapped])
 }
 
 /// The learner's whole step.
@@ -176,7 +210,10 @@ fn paper(arguments: &Arguments, worst: bool) -> Result<Measured, Box<dyn Error>>
     // most four times as much again for the tangents.
     let share = over.iter().map(|&count| count as f64).sum::<f64>() / (2 * steps) as f64;
     let values = |share: f64| 2.0 * value * (9.0 + 2.0 + 4.0 * share);
-    Ok(Measured { times, operations: policy + values(share), nominal: policy + values(1.0) })
+    let peak_memory_mb = peak_memory_mb();
+    let sampling = if worst { None } else { Some(sampling(&problem)?) };
+    let (operations, nominal) = (policy + values(share), policy + values(1.0));
+    Ok(Measured { times, operations, nominal, peak_memory_mb, sampling })
 }
 
 struct Trained {
@@ -276,7 +313,8 @@ fn pairs(arguments: &Arguments) -> Result<Measured, Box<dyn Error>> {
     let blocks = &pairs.policy.network.spec().blocks;
     let operations = 4.0 * 3.0 * forward_operations(input, blocks, 1, 3 * size)
         + 3.0 * forward_operations(input, blocks, pairs.head.outputs(), size);
-    Ok(Measured { times, operations, nominal: operations })
+    let peak_memory_mb = peak_memory_mb();
+    Ok(Measured { times, operations, nominal: operations, peak_memory_mb, sampling: None })
 }
 
 /// Peak resident memory, where the system tells.
@@ -292,7 +330,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if !arguments.precision.is_available() {
         return Err("this processor lacks AVX512-BF16".into());
     }
-    let Measured { times, operations, nominal } = match arguments.setting.as_str() {
+    let Measured { times, operations, nominal, peak_memory_mb, sampling } = match arguments.setting.as_str() {
         "paper" => paper(&arguments, false)?,
         "paper-worst" => paper(&arguments, true)?,
         "pairs" => pairs(&arguments)?,
@@ -304,7 +342,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         "best_seconds": times[0],
         "gflop": operations / 1e9,
         "nominal_gflop": nominal / 1e9,
-        "peak_memory_mb": peak_memory_mb(),
+        "peak_memory_mb": peak_memory_mb,
+        "sampling_seconds": sampling.map(|[memory, _]| memory),
+        "mapped_sampling_seconds": sampling.map(|[_, mapped]| mapped),
     });
     println!("{line}");
     Ok(())
