@@ -26,6 +26,17 @@ impl Trained {
         Self { network, params, grads, adam, cache }
     }
 
+    /// Forward and backward with a step of Adam in it.
+    fn descend(&mut self, x: &[f32], d_out: &[f32], batch: usize, times: &mut [f64; 5], pool: &Pool) {
+        let start = Instant::now();
+        self.network.forward(&self.params, x, batch, &mut self.cache, pool);
+        times[0] += start.elapsed().as_secs_f64();
+        let start = Instant::now();
+        let Self { network, params, cache, adam, .. } = self;
+        network.descend(params, x, d_out, batch, cache, adam, pool);
+        times[1] += start.elapsed().as_secs_f64();
+    }
+
     fn pass(&mut self, x: &[f32], d_out: &[f32], batch: usize, times: &mut [f64; 5], pool: &Pool) {
         let start = Instant::now();
         self.network.forward(&self.params, x, batch, &mut self.cache, pool);
@@ -94,13 +105,7 @@ fn main() {
             trained.adam.update(&mut trained.params, &trained.grads, &pool);
             times[4] += adam.elapsed().as_secs_f64();
         }
-        let zero = Instant::now();
-        policy.grads.fill(0.0);
-        times[1][3] += zero.elapsed().as_secs_f64();
-        policy.pass(&x[..batch * input], &d_out, batch, &mut times[1], &pool);
-        let adam = Instant::now();
-        policy.adam.update(&mut policy.params, &policy.grads, &pool);
-        times[1][4] += adam.elapsed().as_secs_f64();
+        policy.descend(&x[..batch * input], &d_out, batch, &mut times[1], &pool);
         steps.push(start.elapsed().as_secs_f64());
     }
     steps.sort_by(f64::total_cmp);

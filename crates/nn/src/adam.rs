@@ -41,21 +41,26 @@ impl Adam {
     /// # Panics
     /// If `params` or `grads` differ in length from the moments.
     pub fn update(&mut self, params: &mut [f32], grads: &[f32], pool: &Pool) {
-        assert_eq!(params.len(), self.first.len(), "parameters of another optimiser");
         assert_eq!(grads.len(), self.first.len(), "gradients of another optimiser");
+        let rates = self.next_rates(params.len());
+        pool.install(|| update(params, grads, &mut self.first, &mut self.second, rates, pool));
+    }
+
+    /// Counts a step of `len` parameters and gives its rates.
+    pub(crate) fn next_rates(&mut self, len: usize) -> AdamRates {
+        assert_eq!(len, self.first.len(), "parameters of another optimiser");
         assert_eq!(self.second.len(), self.first.len(), "moments of unequal length");
         self.step += 1;
         let exponent = i32::try_from(self.step).unwrap_or(i32::MAX);
         let correction1 = 1.0 - f64::from(self.beta1).powi(exponent);
         let correction2 = 1.0 - f64::from(self.beta2).powi(exponent);
-        let rates = AdamRates {
+        AdamRates {
             beta1: self.beta1,
             beta2: self.beta2,
             step: (f64::from(self.learning_rate) / correction1) as f32,
             inverse_root: (1.0 / correction2.sqrt()) as f32,
             epsilon: self.epsilon,
-        };
-        pool.install(|| update(params, grads, &mut self.first, &mut self.second, rates, pool));
+        }
     }
 }
 

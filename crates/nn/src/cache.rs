@@ -2,8 +2,8 @@
 //! chunk owns its buffers, goes through all layers on one thread, and meets the others only where gradients of
 //! parameters are summed.
 
-use crate::product::{Aligned, Form, packed_len};
-use crate::spec::Block;
+use crate::product::{Aligned, Form};
+use crate::spec::{Block, Linear};
 
 /// The most rows a chunk holds: one block of terms in the products that sum over rows.
 const CHUNK_ROWS: usize = 256;
@@ -23,45 +23,85 @@ pub(crate) fn cut(batch: usize) -> Cut {
     Cut { chunks: batch.div_ceil(rows), rows }
 }
 
-/// All buffers of a network's forward, backward and penalty passes, for batches up to a size fixed at its creation.
-/// Made by [`crate::Network::cache`], used only with that network. Pages are touched when first used, so passes
-/// that are never run cost no memory.
+/// All buffers of the forward, backward and penalty passes of one network, or of several that are used one after another,
+/// for batches up to a size fixed at its creation. Made by [`crate::Network::cache`] and its like. Pages are touched when
+/// first used, so passes that are never run cost no memory.
 #[derive(Debug)]
 pub struct Cache {
     /// Of the products inside the network.
     pub(crate) form: Form,
     pub(crate) max_batch: usize,
-    pub(crate) output_width: usize,
+    widths: Vec<Widths>,
     pub(crate) chunks: Vec<Chunk>,
-    /// Each affine map's weights, laid out for the pass that runs.
-    pub(crate) packed: Vec<Aligned>,
+    /// The weights of all affine maps, laid out for the pass that runs; or once that is done, the gradient, laid out as the
+    /// parameters are.
+    pub(crate) packed: Aligned,
     /// The weights in the other orientation: the penalty needs both at once.
-    pub(crate) packed_too: Vec<Aligned>,
+    pub(crate) packed_too: Aligned,
     /// Result of the last forward pass, `[max_batch * output]`.
     pub(crate) output: Vec<f32>,
     /// Gradient with respect to the input in the penalty, `[max_batch * input]`.
     pub(crate) input_gradient: Vec<f32>,
 }
 
+/// Values per row in the buffers of a block.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Widths {
+    output: usize,
+    norm: usize,
+    hidden: usize,
+}
+
+impl Widths {
+    fn of(block: &Block) -> Self {
+        let (output, hidden) = (block.width(), block.hidden());
+        Self { output, norm: if block.has_norm() { output } else { 0 }, hidden }
+    }
+
+    /// The larger of each.
+    fn max(self, other: Self) -> Self {
+        Self {
+            output: self.output.max(other.output),
+            norm: self.norm.max(other.norm),
+            hidden: self.hidden.max(other.hidden),
+        }
+    }
+}
+
+/// A network's blocks and the width of its input.
+pub(crate) type Shape<'a> = (&'a [Block], usize);
+
 impl Cache {
-    pub(crate) fn new(blocks: &[Block], input: usize, max_batch: usize, form: Form) -> Self {
+    pub(crate) fn new(networks: &[Shape<'_>], max_batch: usize, form: Form) -> Self {
         // Smaller batches may be cut into fewer and longer pieces than the largest one.
         let rows = max_batch.min(CHUNK_ROWS);
         let chunks = cut(max_batch).chunks.max(max_batch.min(2));
-        let linears = || blocks.iter().flat_map(Block::linears);
-        let packed = || {
-            let len = |input, output| packed_len(input, output).max(packed_len(output, input));
-            linears().map(|linear| Aligned::zeroed(len(linear.input, linear.output))).collect()
+        let layers = networks.iter().map(|(blocks, _)| blocks.len()).max().unwrap_or(0);
+        let widest = |layer: usize| {
+            let of = |(blocks, _): &Shape<'_>| blocks.get(layer).map(Widths::of).unwrap_or_default();
+            networks.iter().map(of).fold(Widths::default(), Widths::max)
         };
-        let output_width = blocks.last().map_or(0, Block::width);
+        let widths: Vec<Widths> = (0..layers).map(widest).collect();
+        let most = |of: &dyn Fn(&Shape<'_>) -> usize| networks.iter().map(of).max().unwrap_or(0);
+        let input = most(&|(_, input)| *input);
+        let output = most(&|(blocks, _)| blocks.last().map_or(0, Block::width));
+        let room = most(&|(blocks, _)| {
+            let end = |linear: Linear| linear.packed_end().max(linear.bias + linear.output);
+            let norm_end = |block: &Block| block.norm().map_or(0, |norm| norm.bias + block.width());
+            blocks
+                .iter()
+                .map(|block| norm_end(block).max(block.linears().map(end).max().unwrap_or(0)))
+                .max()
+                .unwrap_or(0)
+        });
         Self {
             form,
             max_batch,
-            output_width,
-            chunks: (0..chunks).map(|_| Chunk::new(blocks, input, rows)).collect(),
-            output: vec![0.0; max_batch * output_width],
-            packed: packed(),
-            packed_too: packed(),
+            chunks: (0..chunks).map(|_| Chunk::new(&widths, input, rows)).collect(),
+            widths,
+            output: vec![0.0; max_batch * output],
+            packed: Aligned::zeroed(room),
+            packed_too: Aligned::zeroed(room),
             input_gradient: vec![0.0; max_batch * input],
         }
     }
@@ -72,13 +112,14 @@ impl Cache {
         self.max_batch
     }
 
-    /// The result of the last forward pass over `batch` rows, `[batch * output]`.
-    ///
-    /// # Panics
-    /// If `batch` exceeds [`Cache::max_batch`].
-    #[must_use]
-    pub fn output(&self, batch: usize) -> &[f32] {
-        &self.output[..batch * self.output_width]
+    /// Whether a network's passes over `batch` rows fit.
+    pub(crate) fn fits(&self, (blocks, input): Shape<'_>, batch: usize) -> bool {
+        let fits = |(block, widths): (&Block, &Widths)| Widths::of(block).max(*widths) == *widths;
+        batch <= self.max_batch
+            && batch * input <= self.input_gradient.len()
+            && blocks.last().map_or(0, |last| batch * last.width()) <= self.output.len()
+            && blocks.len() <= self.widths.len()
+            && blocks.iter().zip(&self.widths).all(fits)
     }
 }
 
@@ -105,13 +146,13 @@ pub(crate) struct ChunkPenalty {
 }
 
 impl Chunk {
-    fn new(blocks: &[Block], input: usize, rows: usize) -> Self {
+    fn new(widths: &[Widths], input: usize, rows: usize) -> Self {
         Self {
-            layers: blocks.iter().map(|block| Buffers::new(block, rows)).collect(),
+            layers: widths.iter().map(|widths| Buffers::new(*widths, rows)).collect(),
             rows: 0,
             x: vec![0.0; rows * input],
             t_x: vec![0.0; rows * input],
-            row: vec![0.0; blocks.iter().map(Block::width).max().unwrap_or(0)],
+            row: vec![0.0; widths.iter().map(|widths| widths.output).max().unwrap_or(0)],
             penalty: ChunkPenalty::default(),
         }
     }
@@ -172,10 +213,9 @@ impl Sums {
 }
 
 impl Buffers {
-    fn new(block: &Block, rows: usize) -> Self {
+    fn new(widths: Widths, rows: usize) -> Self {
         let zeros = |width: usize| vec![0.0_f32; rows * width];
-        let (width, hidden) = (block.width(), block.hidden());
-        let norm = if block.has_norm() { width } else { 0 };
+        let Widths { output: width, norm, hidden } = widths;
         let adjoint = || Adjoint { linear: zeros(width), hidden: zeros(hidden) };
         let per_row = || zeros(norm.min(1));
         Self {
@@ -210,9 +250,8 @@ mod tests {
 
     #[test]
     fn every_batch_up_to_the_largest_fits_its_cache() {
-        let blocks = [];
         for max_batch in [1, 5, 127, 128, 511, 512, 513, 1023, 1024, 1025, 3000] {
-            let cache = Cache::new(&blocks, 1, max_batch, Form::Single);
+            let cache = Cache::new(&[], max_batch, Form::Single);
             for batch in 1..=max_batch {
                 let cut = cut(batch);
                 assert!(cut.rows * cut.chunks >= batch && (cut.chunks - 1) * cut.rows < batch);

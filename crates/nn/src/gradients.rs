@@ -1,14 +1,21 @@
 //! Gradients of the weights: products over all rows of the batch, cut into pieces of the flat vector.
 
-use crate::Pool;
 use crate::cache::{Chunk, Sums};
-use crate::kernels;
+use crate::kernels::{self, AdamRates};
 use crate::precision::form_of;
 use crate::product::{self, Form, TALLEST, outer};
 use crate::spec::{Block, Linear};
+use crate::{Adam, Pool};
+use std::ops::Range;
 
-/// The most rows of a weight's gradient that make a piece: enough to use a panel of the right side often.
-const PIECE_ROWS: usize = 258;
+/// The most rows of a weight's gradient that make a piece: enough to use a panel of the right side often. In half the
+/// bytes twice as many fit.
+fn piece_rows(form: Form) -> usize {
+    match form {
+        Form::Single => 258,
+        Form::Half(_) => 516,
+    }
+}
 /// The least, unless the weight has fewer.
 const FEWEST_ROWS: usize = 66;
 
@@ -40,12 +47,12 @@ impl Piece {
     }
 }
 
-/// The pieces of all weights, in the order of the flat vector; a function of the shapes alone.
-pub(crate) fn pieces(blocks: &[Block]) -> Vec<Piece> {
+/// The pieces of all weights, in the order of the flat vector; a function of shapes and form alone.
+pub(crate) fn pieces(blocks: &[Block], form: Form) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut add = |block, affine, linear: Linear| {
         // Two pieces at least, so that two threads have work, and whole tiles in all but the last.
-        let wanted = linear.output.div_ceil(PIECE_ROWS).max(2);
+        let wanted = linear.output.div_ceil(piece_rows(form_of(&linear, form))).max(2);
         let rows = linear.output.div_ceil(wanted).next_multiple_of(TALLEST).max(FEWEST_ROWS);
         for from in (0..linear.output).step_by(rows) {
             pieces.push(Piece { block, affine, linear, from, to: linear.output.min(from + rows) });
@@ -98,31 +105,120 @@ pub(crate) struct Sources<'a> {
     pub(crate) overwrite: bool,
 }
 
+/// One vector's gradient, summed over the rows of a chunk.
+type RowSums<'a> = dyn Fn(&Chunk) -> &[f32] + 'a;
+
+/// Parameters and moments beside the gradient, from `base` of the flat vector on, for one step of Adam.
+struct Descent<'a> {
+    base: usize,
+    grads: &'a mut [f32],
+    params: &'a mut [f32],
+    first: &'a mut [f32],
+    second: &'a mut [f32],
+    rates: AdamRates,
+}
+
+impl Descent<'_> {
+    /// What is before `middle` of the flat vector, and the rest.
+    fn split_at(&mut self, middle: usize) -> (Descent<'_>, Descent<'_>) {
+        let Self { base, rates, .. } = *self;
+        let (grads, other_grads) = self.grads.split_at_mut(middle - base);
+        let (params, other_params) = self.params.split_at_mut(middle - base);
+        let (first, other_first) = self.first.split_at_mut(middle - base);
+        let (second, other_second) = self.second.split_at_mut(middle - base);
+        (
+            Descent { base, grads, params, first, second, rates },
+            Descent {
+                base: middle,
+                grads: other_grads,
+                params: other_params,
+                first: other_first,
+                second: other_second,
+                rates,
+            },
+        )
+    }
+
+    /// The step of the parameters at `range` of the flat vector, whose gradient stands there.
+    fn step(&mut self, range: Range<usize>) {
+        let range = range.start - self.base..range.end - self.base;
+        let grads = &self.grads[range.clone()];
+        let (first, second) = (&mut self.first[range.clone()], &mut self.second[range.clone()]);
+        kernels::adam(&mut self.params[range], grads, first, second, self.rates);
+    }
+}
+
 impl Sources<'_> {
     /// Adds the gradients of all weights, then those of all vectors from the chunks' row sums.
     pub(crate) fn add_to(self, grads: &mut [f32], pieces: &[Piece], pool: &Pool) {
         self.add_pieces(pieces, grads, 0, pool);
+        self.each_vector(|range, of| self.add_vector(&mut grads[range], of));
+    }
+
+    /// Forms the gradient in `grads` and goes down it, each piece while it is near.
+    pub(crate) fn descend(
+        self,
+        grads: &mut [f32],
+        params: &mut [f32],
+        adam: &mut Adam,
+        pieces: &[Piece],
+        pool: &Pool,
+    ) {
+        let rates = adam.next_rates(params.len());
+        let (first, second) = (&mut adam.first[..], &mut adam.second[..]);
+        let mut all = Descent { base: 0, grads, params, first, second, rates };
+        self.descend_pieces(pieces, &mut all, pool);
+        self.each_vector(|range, of| {
+            self.add_vector(&mut all.grads[range.clone()], of);
+            all.step(range);
+        });
+    }
+
+    fn descend_pieces(self, pieces: &[Piece], descent: &mut Descent<'_>, pool: &Pool) {
+        match pieces {
+            [] => {}
+            [piece] => {
+                let base = descent.base;
+                self.add_piece(piece, &mut descent.grads[piece.start() - base..piece.end() - base]);
+                descent.step(piece.start()..piece.end());
+            }
+            _ => {
+                let (left, right) = pieces.split_at(half_the_work(pieces));
+                let (mut left_descent, mut right_descent) = descent.split_at(right[0].start());
+                pool.join(
+                    || self.descend_pieces(left, &mut left_descent, pool),
+                    || self.descend_pieces(right, &mut right_descent, pool),
+                );
+            }
+        }
+    }
+
+    /// Calls `work(place, which of the chunks' sums)` for every vector.
+    fn each_vector(self, mut work: impl FnMut(Range<usize>, &RowSums<'_>)) {
         for (index, block) in self.blocks.iter().enumerate() {
-            let mut add = |offset: usize, len: usize, of: fn(&Sums) -> &[f32]| {
-                let target = &mut grads[offset..offset + len];
-                if self.overwrite {
-                    target.fill(0.0);
-                }
-                for chunk in self.chunks.iter().filter(|chunk| chunk.rows > 0) {
-                    kernels::add(target, of(&chunk.layers[index].sums));
-                }
+            let mut at = |offset: usize, len: usize, of: fn(&Sums) -> &[f32]| {
+                work(offset..offset + len, &|chunk| &of(&chunk.layers[index].sums)[..len]);
             };
             match *block {
-                Block::Dense { linear, .. } => add(linear.bias, linear.output, |sums| &sums.bias),
+                Block::Dense { linear, .. } => at(linear.bias, linear.output, |sums| &sums.bias),
                 Block::Residual { inner, outer, .. } => {
-                    add(inner.bias, inner.output, |sums| &sums.inner_bias);
-                    add(outer.bias, outer.output, |sums| &sums.bias);
+                    at(inner.bias, inner.output, |sums| &sums.inner_bias);
+                    at(outer.bias, outer.output, |sums| &sums.bias);
                 }
             }
             if let Some(norm) = block.norm() {
-                add(norm.weight, block.width(), |sums| &sums.gain);
-                add(norm.bias, block.width(), |sums| &sums.shift);
+                at(norm.weight, block.width(), |sums| &sums.gain);
+                at(norm.bias, block.width(), |sums| &sums.shift);
             }
+        }
+    }
+
+    fn add_vector(self, target: &mut [f32], of: &RowSums<'_>) {
+        if self.overwrite {
+            target.fill(0.0);
+        }
+        for chunk in self.chunks.iter().filter(|chunk| chunk.rows > 0) {
+            kernels::add(target, of(chunk));
         }
     }
 

@@ -1,13 +1,13 @@
 //! A network: its shape, its initial parameters, and its passes over batches.
 
-use crate::cache::{Cache, Chunk, ChunkPenalty, Cut, cut};
+use crate::cache::{Cache, Chunk, ChunkPenalty, Cut, Shape, cut};
 use crate::gradients::{self, Inputs, Piece, Sources};
 use crate::passes::Weights;
 use crate::penalty::Orientations;
 use crate::precision::form_of;
-use crate::product::{Aligned, Form, pack};
+use crate::product::{Form, pack};
 use crate::spec::{Block, Linear};
-use crate::{NetworkSpec, NnError, ParamSlice, Pool, Precision, acting, passes, penalty};
+use crate::{Adam, NetworkSpec, NnError, ParamSlice, Pool, Precision, acting, passes, penalty};
 use coptidice_core::rng::Rng;
 use rand::distr::Distribution;
 use rand_distr::StandardNormal;
@@ -19,7 +19,9 @@ pub struct Network {
     layout: Vec<ParamSlice>,
     blocks: Vec<Block>,
     linears: Vec<Linear>,
+    /// Of gradients in single precision, and in the other form.
     pieces: Vec<Piece>,
+    half_pieces: Vec<Piece>,
     parameters: usize,
 }
 
@@ -41,10 +43,12 @@ impl Network {
     /// [`NnError::ZeroWidth`] and [`NnError::TooLarge`].
     pub fn new(spec: NetworkSpec) -> Result<Self, NnError> {
         let (blocks, layout) = spec.lay_out()?;
-        let pieces = gradients::pieces(&blocks);
+        let pieces = gradients::pieces(&blocks, Form::Single);
+        let half = Precision::Bf16.form();
+        let half_pieces = half.map_or_else(Vec::new, |form| gradients::pieces(&blocks, form));
         let linears = blocks.iter().flat_map(Block::linears).collect();
         let parameters = spec.parameter_count();
-        Ok(Self { spec, layout, blocks, linears, pieces, parameters })
+        Ok(Self { spec, layout, blocks, linears, pieces, half_pieces, parameters })
     }
 
     /// What the network was built from.
@@ -95,7 +99,7 @@ impl Network {
     /// Buffers for batches of up to `max_batch` rows, for passes in single precision.
     #[must_use]
     pub fn cache(&self, max_batch: usize) -> Cache {
-        Cache::new(&self.blocks, self.spec.input, max_batch, Form::Single)
+        Cache::new(&[self.shape()], max_batch, Form::Single)
     }
 
     /// Buffers for batches of up to `max_batch` rows, for passes in `precision`.
@@ -103,20 +107,36 @@ impl Network {
     /// # Errors
     /// [`NnError::NoBf16`] if the processor does not have it.
     pub fn cache_in(&self, max_batch: usize, precision: Precision) -> Result<Cache, NnError> {
+        Self::cache_of(&[self], max_batch, precision)
+    }
+
+    /// One set of buffers for networks that are used one after another: what a pass of one leaves is lost with the next
+    /// pass of another.
+    ///
+    /// # Errors
+    /// [`NnError::NoBf16`] if the processor does not have `precision`.
+    pub fn cache_of(networks: &[&Self], max_batch: usize, precision: Precision) -> Result<Cache, NnError> {
         let form = precision.form().ok_or(NnError::NoBf16)?;
-        Ok(Cache::new(&self.blocks, self.spec.input, max_batch, form))
+        let shapes: Vec<Shape<'_>> = networks.iter().map(|network| network.shape()).collect();
+        Ok(Cache::new(&shapes, max_batch, form))
+    }
+
+    fn pieces(&self, form: Form) -> &[Piece] {
+        match form {
+            Form::Single => &self.pieces,
+            Form::Half(_) => &self.half_pieces,
+        }
+    }
+
+    fn shape(&self) -> Shape<'_> {
+        (&self.blocks, self.spec.input)
     }
 
     fn check(&self, params: &[f32], x: &[f32], batch: usize, cache: &Cache) {
         assert_eq!(params.len(), self.parameters, "parameters of another network");
         assert_eq!(x.len(), batch * self.spec.input, "x must be [batch * input]");
         assert!(batch <= cache.max_batch, "batch {batch} exceeds the cache's {}", cache.max_batch);
-        assert!(
-            cache.output_width == self.spec.output
-                && cache.input_gradient.len() == cache.max_batch * self.spec.input
-                && cache.chunks.iter().all(|chunk| chunk.layers.len() == self.blocks.len()),
-            "cache of another network"
-        );
+        assert!(cache.fits(self.shape(), batch), "cache of another network");
     }
 
     /// The forward pass. `x: [batch * input]`; the result `[batch * output]` lies in the cache, which also keeps
@@ -135,7 +155,7 @@ impl Network {
         self.check(params, x, batch, cache);
         let Cache { form, chunks, output, packed, .. } = cache;
         let form = *form;
-        let output = &mut output[..batch * self.spec.output];
+        let (output, packed) = (&mut output[..batch * self.spec.output], packed.as_mut_slice());
         let rows = Rows::new(batch, self.spec.input, self.spec.output);
         pool.install(|| {
             pack_all(&self.linears, params, packed, true, form, pool);
@@ -203,6 +223,39 @@ impl Network {
         self.backward_pass(params, x, d_out, batch, cache, None, Some(d_x), pool);
     }
 
+    /// The backward pass and a step of `adam` down the gradient, which is taken piece by piece as it is formed. The
+    /// gradient stays in the cache until the next pass: [`Network::last_gradient`].
+    ///
+    /// # Panics
+    /// If a length does not fit the network, or the batch the cache.
+    pub fn descend(
+        &self,
+        params: &mut [f32],
+        x: &[f32],
+        d_out: &[f32],
+        batch: usize,
+        cache: &mut Cache,
+        adam: &mut Adam,
+        pool: &Pool,
+    ) {
+        pool.install(|| {
+            self.backward_pass(params, x, d_out, batch, cache, None, None, pool);
+            let Cache { form, chunks, packed, .. } = cache;
+            let cut = cut(batch);
+            let inputs = Inputs::Batch { x, rows: cut.rows, width: self.spec.input };
+            let chunks = &chunks[..cut.chunks];
+            let grads = &mut packed.as_mut_slice()[..self.parameters];
+            let sources = Sources { blocks: &self.blocks, chunks, inputs, form: *form, overwrite: true };
+            sources.descend(grads, params, adam, self.pieces(*form), pool);
+        });
+    }
+
+    /// The gradient that the last [`Network::descend`] with this cache went down, if no pass has used the cache since.
+    #[must_use]
+    pub fn last_gradient<'c>(&self, cache: &'c Cache) -> &'c [f32] {
+        &cache.packed.as_slice()[..self.parameters]
+    }
+
     fn backward_pass(
         &self,
         params: &[f32],
@@ -225,7 +278,7 @@ impl Network {
         };
         let rows = Rows::new(batch, self.spec.output, d_x_width);
         let Cache { form, chunks, packed, .. } = cache;
-        let form = *form;
+        let (form, packed) = (*form, packed.as_mut_slice());
         pool.install(|| {
             pack_all(&self.linears, params, packed, false, form, pool);
             let weights = Weights { params, packed, form };
@@ -238,7 +291,7 @@ impl Network {
                 let chunks = &chunks[..rows.cut.chunks];
                 Sources { blocks: &self.blocks, chunks, inputs, form, overwrite }.add_to(
                     grads,
-                    &self.pieces,
+                    self.pieces(form),
                     pool,
                 );
             }
@@ -271,7 +324,7 @@ impl Network {
         self.check(params, x, batch, cache);
         assert_eq!(grads.len(), self.parameters, "gradients of another network");
         let Cache { form, chunks, input_gradient, packed, packed_too, .. } = cache;
-        let form = *form;
+        let (form, packed, packed_too) = (*form, packed.as_mut_slice(), packed_too.as_mut_slice());
         let input_gradient = &mut input_gradient[..batch * self.spec.input];
         // One over the batch belongs to the mean.
         let scale = 2.0 * coefficient / batch as f32;
@@ -291,7 +344,7 @@ impl Network {
             let inputs = Inputs::Tangent;
             Sources { blocks: &self.blocks, chunks, inputs, form, overwrite: false }.add_to(
                 grads,
-                &self.pieces,
+                self.pieces(form),
                 pool,
             );
             let mut total = ChunkPenalty::default();
@@ -320,25 +373,25 @@ impl Network {
     }
 }
 
-/// Lays all weights out for forward (`transposed`) or backward passes.
+/// Lays all weights out for forward (`transposed`) or backward passes; `packed` begins with the first map's.
 fn pack_all(
     linears: &[Linear],
     params: &[f32],
-    packed: &mut [Aligned],
+    packed: &mut [f32],
     transposed: bool,
     form: Form,
     pool: &Pool,
 ) {
-    match (linears, &mut *packed) {
-        ([linear], [packed]) => {
+    match linears {
+        [linear] => {
             let Linear { input, output, weight, .. } = *linear;
             let weights = &params[weight..][..input * output];
-            pack(form_of(linear, form), packed.as_mut_slice(), weights, output, input, transposed);
+            pack(form_of(linear, form), packed, weights, output, input, transposed);
         }
-        ([], _) => {}
+        [] => {}
         _ => {
             let (left, right) = linears.split_at(linears.len() / 2);
-            let (left_packed, right_packed) = packed.split_at_mut(left.len());
+            let (left_packed, right_packed) = packed.split_at_mut(right[0].packed - left[0].packed);
             pool.join(
                 || pack_all(left, params, left_packed, transposed, form, pool),
                 || pack_all(right, params, right_packed, transposed, form, pool),

@@ -4,7 +4,7 @@ use crate::Activation;
 use crate::cache::{Buffers, Chunk, Sums};
 use crate::kernels::{self, NormForward, NormParams, NormState, NormSums, NormTangents};
 use crate::precision::form_of;
-use crate::product::{Aligned, Form, multiply};
+use crate::product::{Form, multiply};
 use crate::spec::{Block, Linear};
 
 /// Parameters, and the weights of each affine map as laid out for the pass: transposed for the forward passes, as
@@ -12,7 +12,7 @@ use crate::spec::{Block, Linear};
 #[derive(Clone, Copy)]
 pub(crate) struct Weights<'a> {
     pub(crate) params: &'a [f32],
-    pub(crate) packed: &'a [Aligned],
+    pub(crate) packed: &'a [f32],
     pub(crate) form: Form,
 }
 
@@ -23,14 +23,14 @@ impl Linear {
 
     /// `out = x W^T`, `x: [rows, input]`.
     fn apply(&self, weights: Weights<'_>, x: &[f32], out: &mut [f32], rows: usize) {
-        let packed = weights.packed[self.index].as_slice();
+        let packed = &weights.packed[self.packed..self.packed_end()];
         let form = form_of(self, weights.form);
         multiply(form, &mut out[..rows * self.output], x, packed, rows, self.input, self.output, false);
     }
 
     /// `d_x = d_z W` or `d_x += d_z W`.
     fn pull_back(&self, weights: Weights<'_>, d_z: &[f32], d_x: &mut [f32], rows: usize, accumulate: bool) {
-        let packed = weights.packed[self.index].as_slice();
+        let packed = &weights.packed[self.packed..self.packed_end()];
         let form = form_of(self, weights.form);
         multiply(form, &mut d_x[..rows * self.input], d_z, packed, rows, self.output, self.input, accumulate);
     }
@@ -46,8 +46,9 @@ pub(crate) fn norm_params<'p>(block: &Block, params: &'p [f32]) -> Option<NormPa
     })
 }
 
-fn norm_sums(sums: &mut Sums) -> NormSums<'_> {
-    NormSums { bias: &mut sums.bias, gain: &mut sums.gain, shift: &mut sums.shift }
+fn norm_sums(sums: &mut Sums, width: usize) -> NormSums<'_> {
+    let Sums { bias, gain, shift, .. } = sums;
+    NormSums { bias: &mut bias[..width], gain: &mut gain[..width], shift: &mut shift[..width] }
 }
 
 /// The forward pass: `x: [rows, input]`, `out: [rows, output]`.
@@ -108,7 +109,7 @@ pub(crate) fn backward(
     for (index, block) in blocks.iter().enumerate().rev() {
         let (before, rest) = chunk.layers.split_at_mut(index);
         let Buffers { forward, adjoint, d_output, sums, .. } = &mut rest[0];
-        let len = rows * block.width();
+        let (width, len) = (block.width(), rows * block.width());
         sums.clear();
         let d = &mut adjoint.linear[..len];
         if index == last {
@@ -119,10 +120,12 @@ pub(crate) fn backward(
         }
         match (norm_params(block, weights.params), block.activation()) {
             (Some(norm), activation) => {
-                kernels::norm_adjoint(d, forward.of(norm.gain), norm_sums(sums), activation);
+                kernels::norm_adjoint(d, forward.of(norm.gain), norm_sums(sums, width), activation);
             }
-            (None, Activation::Identity) => kernels::add_rows(&mut sums.bias, d),
-            (None, activation) => kernels::activation_adjoint(d, &forward.output, &mut sums.bias, activation),
+            (None, Activation::Identity) => kernels::add_rows(&mut sums.bias[..width], d),
+            (None, activation) => {
+                kernels::activation_adjoint(d, &forward.output, &mut sums.bias[..width], activation);
+            }
         }
         let d_x = match before.last_mut() {
             Some(layer) => &mut layer.adjoint.linear[..],
@@ -137,7 +140,8 @@ pub(crate) fn backward(
             Block::Residual { inner, outer, .. } => {
                 let d_hidden = &mut adjoint.hidden[..rows * inner.output];
                 outer.pull_back(weights, d, d_hidden, rows, false);
-                kernels::relu_adjoint(d_hidden, &forward.hidden, &mut sums.inner_bias);
+                let d_bias = &mut sums.inner_bias[..inner.output];
+                kernels::relu_adjoint(d_hidden, &forward.hidden, d_bias);
                 if !d_x.is_empty() {
                     d_x[..len].copy_from_slice(d);
                     inner.pull_back(weights, d_hidden, d_x, rows, true);
@@ -190,7 +194,7 @@ pub(crate) fn tangent_backward(blocks: &[Block], weights: Weights<'_>, chunk: &m
     for (index, block) in blocks[..last].iter().enumerate().rev() {
         let (before, rest) = chunk.layers.split_at_mut(index);
         let Buffers { forward, adjoint, d_output, tangent, sums } = &mut rest[0];
-        let len = rows * block.width();
+        let (width, len) = (block.width(), rows * block.width());
         sums.clear();
         let t_d = &mut tangent.adjoint.linear[..len];
         if index + 1 == last {
@@ -203,7 +207,7 @@ pub(crate) fn tangent_backward(blocks: &[Block], weights: Weights<'_>, chunk: &m
                 d_output,
                 &forward.output,
                 &tangent.output,
-                &mut sums.bias,
+                &mut sums.bias[..width],
                 activation,
             ),
             Some(norm) => {
@@ -219,7 +223,7 @@ pub(crate) fn tangent_backward(blocks: &[Block], weights: Weights<'_>, chunk: &m
                     t_d,
                     forward,
                     &tangents,
-                    norm_sums(sums),
+                    norm_sums(sums, width),
                     &mut chunk.row,
                     activation,
                 );
@@ -235,7 +239,8 @@ pub(crate) fn tangent_backward(blocks: &[Block], weights: Weights<'_>, chunk: &m
             Block::Residual { inner, outer, .. } => {
                 let t_d_hidden = &mut tangent.adjoint.hidden[..rows * inner.output];
                 outer.pull_back(weights, t_d, t_d_hidden, rows, false);
-                kernels::relu_adjoint(t_d_hidden, &forward.hidden, &mut sums.inner_bias);
+                let d_bias = &mut sums.inner_bias[..inner.output];
+                kernels::relu_adjoint(t_d_hidden, &forward.hidden, d_bias);
                 if let Some(t_d_x) = t_d_x {
                     t_d_x[..len].copy_from_slice(t_d);
                     inner.pull_back(weights, t_d_hidden, t_d_x, rows, true);

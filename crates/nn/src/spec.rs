@@ -1,6 +1,7 @@
 //! Descriptions of networks, and where each parameter stands in the flat vector.
 
 use crate::NnError;
+use crate::product::packed_len;
 use serde::{Deserialize, Serialize};
 
 /// The largest number of parameters accepted: 2^31, 8 GiB of `f32`.
@@ -69,14 +70,21 @@ pub struct ParamSlice {
 /// An affine map's place in the flat vector.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Linear {
-    /// Its number among the network's affine maps.
-    pub(crate) index: usize,
     /// Whether it is neither the first nor the last.
     pub(crate) inside: bool,
     pub(crate) input: usize,
     pub(crate) output: usize,
     pub(crate) weight: usize,
     pub(crate) bias: usize,
+    /// Where its weights stand among all that are laid out for a pass.
+    pub(crate) packed: usize,
+}
+
+impl Linear {
+    /// Where what is behind it stands.
+    pub(crate) fn packed_end(&self) -> usize {
+        self.packed + packed_len(self.input, self.output).max(packed_len(self.output, self.input))
+    }
 }
 
 /// A layer normalisation's place in the flat vector.
@@ -208,7 +216,7 @@ impl NetworkSpec {
 struct Layout {
     slices: Vec<ParamSlice>,
     end: usize,
-    linears: usize,
+    packed: usize,
 }
 
 impl Layout {
@@ -226,9 +234,10 @@ impl Layout {
     fn linear(&mut self, name: &str, input: usize, output: usize) -> Result<Linear, NnError> {
         let weight = self.tensor(format!("{name}.weight"), vec![output, input])?;
         let bias = self.tensor(format!("{name}.bias"), vec![output])?;
-        let index = self.linears;
-        self.linears += 1;
-        Ok(Linear { index, inside: index > 0, input, output, weight, bias })
+        let inside = self.packed > 0;
+        let linear = Linear { inside, input, output, weight, bias, packed: self.packed };
+        self.packed = linear.packed_end();
+        Ok(linear)
     }
 
     fn norm(&mut self, name: &str, width: usize) -> Result<Norm, NnError> {

@@ -71,6 +71,58 @@ fn the_size_of_the_cache_does_not_change_a_bit() {
     }
 }
 
+/// A step down the gradient in one go, against the gradient and then the step; with buffers of its own, and with those of
+/// another network too, each larger than the other somewhere, which that one has used before.
+#[test]
+fn steps_in_one_go_and_shared_buffers_do_not_change_a_bit() {
+    let blocks = vec![dense(40, false, Activation::Relu), BlockSpec::Residual { width: 500 }];
+    let other = Network::new(NetworkSpec { input: 9, blocks, output: 5 }).expect("widths are positive");
+    let network = network();
+    let start = parameters(&network, 2);
+    for precision in precisions() {
+        let cache = || network.cache_in(700, precision).expect("available");
+        for (threads, batch) in [(1, 90), (2, 700)] {
+            let pool = Pool::new(threads).expect("a few threads start");
+            let mut rng = stream(1, "steps", 0);
+            let (x, d_out) = (normal(&mut rng, batch * 7, 1.0), normal(&mut rng, batch * 3, 0.01));
+            let (mut params, mut grads) = (start.clone(), vec![0.0; start.len()]);
+            let (mut adam, mut apart) = (Adam::new(params.len(), 1e-3), cache());
+            for _ in 0..2 {
+                network.forward(&params, &x, batch, &mut apart, &pool);
+                network.backward_overwrite(&params, &x, &d_out, batch, &mut apart, &mut grads, None, &pool);
+                adam.update(&mut params, &grads, &pool);
+            }
+            let mut shared = Network::cache_of(&[&other, &network], 700, precision).expect("available");
+            let (theirs, their_x) = (parameters(&other, 3), normal(&mut rng, batch * 9, 1.0));
+            let mut their_grads = vec![0.0; theirs.len()];
+            for (cache, is_shared) in [(&mut cache(), false), (&mut shared, true)] {
+                let (mut again, mut adam_again) = (start.clone(), Adam::new(start.len(), 1e-3));
+                for _ in 0..2 {
+                    if is_shared {
+                        let d_out = &their_x[..batch * 5];
+                        other.forward(&theirs, &their_x, batch, cache, &pool);
+                        other.backward(&theirs, &their_x, d_out, batch, cache, &mut their_grads, None, &pool);
+                        other.gradient_penalty(
+                            &theirs,
+                            &their_x,
+                            batch,
+                            0.1,
+                            0.0,
+                            cache,
+                            &mut their_grads,
+                            &pool,
+                        );
+                    }
+                    network.forward(&again, &x, batch, cache, &pool);
+                    network.descend(&mut again, &x, &d_out, batch, cache, &mut adam_again, &pool);
+                }
+                assert!(network.last_gradient(cache) == grads);
+                assert!(again == params && adam_again == adam, "{precision:?}, {threads} threads");
+            }
+        }
+    }
+}
+
 #[test]
 fn wrong_lengths_are_refused() {
     let network = network();

@@ -3,7 +3,7 @@
 //! All gradients of a step are taken at the same parameters: `nu` gives `w`, and `w` is a constant in the bound, in
 //! the loss of `lambda` and in the policy's.
 
-use coptidice_nn::{NetworkSpec, Penalty, Pool};
+use coptidice_nn::{Cache, Network, NetworkSpec, Penalty, Pool};
 
 use super::figures::{Figures, Metrics, NO_PENALTY};
 use super::losses::{bound_loss, flow_loss, multiplier_loss};
@@ -45,6 +45,8 @@ pub(crate) struct DiceLearner {
     nu: TrainedNetwork,
     d_nu: Vec<f32>,
     bound: Option<CostBound>,
+    /// Buffers of `nu` and `chi`, which are used one after the other.
+    cache: Cache,
     multipliers: Multipliers,
     d_log_lambda: Vec<f64>,
     extractor: Extractor,
@@ -60,7 +62,8 @@ impl DiceLearner {
         let value_network = |output, purpose| {
             let input = problem.data.observation_dim();
             let spec = NetworkSpec { input, blocks: config.networks.value.clone(), output };
-            TrainedNetwork::new(config, spec, purpose, config.learning_rate, 3 * size)
+            // For no rows: both use the learner's cache.
+            TrainedNetwork::new(config, spec, purpose, config.learning_rate, 0)
         };
         let extractor = Extractor::new(problem)?;
         let metrics = Metrics::new(problem, constraint, &extractor);
@@ -73,6 +76,9 @@ impl DiceLearner {
             }),
             Constraint::None | Constraint::Plain => None,
         };
+        let networks: Vec<&Network> =
+            std::iter::once(&nu).chain(bound.as_ref().map(|bound| &bound.chi)).map(|t| &t.network).collect();
+        let cache = Network::cache_of(&networks, 3 * size, config.precision)?;
         let mu = if config.gamma == 1.0 { problem.mean_reward } else { 0.0 };
         let constrained = constraint != Constraint::None;
         let rate = config.multiplier_learning_rate;
@@ -89,6 +95,7 @@ impl DiceLearner {
             nu,
             d_nu: vec![0.0; 3 * size],
             bound,
+            cache,
             multipliers,
             d_log_lambda: vec![0.0; costs],
             extractor,
@@ -100,8 +107,8 @@ impl DiceLearner {
 
     /// `J_nu` (`eq:J_theta`) with its gradient in `nu`; leaves `w`.
     fn flow(&mut self, batch: &Batch, pool: &Pool) {
-        let TrainedNetwork { network, params, cache, .. } = &mut self.nu;
-        let nu = network.forward(params, &batch.states, 3 * batch.size, cache, pool);
+        let TrainedNetwork { network, params, .. } = &self.nu;
+        let nu = network.forward(params, &batch.states, 3 * batch.size, &mut self.cache, pool);
         self.figures.largest_nu = largest(nu);
         self.figures.flow = flow_loss(
             batch.samples(),
@@ -119,18 +126,10 @@ impl DiceLearner {
     /// Gradient of `J_nu` in the parameters, with its penalty; leaves `w` and the plain estimates of cost.
     fn value_gradient(&mut self, batch: &Batch, pool: &Pool) {
         self.flow(batch, pool);
-        let TrainedNetwork { network, params, grads, cache, .. } = &mut self.nu;
-        network.backward_overwrite(
-            params,
-            &batch.states,
-            &self.d_nu,
-            3 * batch.size,
-            cache,
-            grads,
-            None,
-            pool,
-        );
-        self.figures.nu_penalty = penalise(&mut self.nu, batch, &self.config, pool);
+        let TrainedNetwork { network, params, grads, .. } = &mut self.nu;
+        let (states, cache) = (&batch.states, &mut self.cache);
+        network.backward_overwrite(params, states, &self.d_nu, 3 * batch.size, cache, grads, None, pool);
+        self.figures.nu_penalty = penalise(&mut self.nu, cache, batch, &self.config, pool);
         let costs = self.limits.len();
         for (k, estimate) in self.figures.cost_estimates.iter_mut().enumerate() {
             let priced = batch.costs.iter().skip(k).step_by(costs).zip(&self.w);
@@ -141,7 +140,7 @@ impl DiceLearner {
     /// Gradient of `J_{tau,chi}` (`eq:J_tau_phi`) with its penalty.
     fn bound_gradient(&mut self, batch: &Batch, pool: &Pool) {
         let Some(CostBound { chi, d_chi, ell }) = &mut self.bound else { return };
-        let TrainedNetwork { network, params, grads, cache, .. } = &mut *chi;
+        let (TrainedNetwork { network, params, grads, .. }, cache) = (&mut *chi, &mut self.cache);
         let outputs = network.forward(params, &batch.states, 3 * batch.size, cache, pool);
         let (epsilon, form) = (self.config.epsilon, self.config.bound_loss);
         let tau = &self.multipliers.tau;
@@ -157,7 +156,7 @@ impl DiceLearner {
             &mut self.figures.bounds,
         );
         network.backward_overwrite(params, &batch.states, d_chi, 3 * batch.size, cache, grads, None, pool);
-        self.figures.chi_penalty = penalise(chi, batch, &self.config, pool);
+        self.figures.chi_penalty = penalise(chi, cache, batch, &self.config, pool);
     }
 
     /// Gradient of `J_lambda` (`eq:J_lambda`), and those of `tau` and `mu` gathered beside it.
@@ -204,8 +203,14 @@ fn start_at_mean(
 }
 
 /// Adds the gradient penalty at the batch's mixes.
-fn penalise(trained: &mut TrainedNetwork, batch: &Batch, config: &TrainConfig, pool: &Pool) -> Penalty {
-    let TrainedNetwork { network, params, grads, cache, .. } = trained;
+fn penalise(
+    trained: &mut TrainedNetwork,
+    cache: &mut Cache,
+    batch: &Batch,
+    config: &TrainConfig,
+    pool: &Pool,
+) -> Penalty {
+    let TrainedNetwork { network, params, grads, .. } = trained;
     let (coefficient, bound) = (config.gradient_penalty.coefficient, config.gradient_penalty.bound);
     if coefficient == 0.0 {
         return NO_PENALTY;

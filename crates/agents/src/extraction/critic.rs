@@ -285,7 +285,7 @@ impl Critics {
     /// One step of a twin on the squared error; returns its mean.
     fn fit(&mut self, twin: usize, batch: &Batch, pool: &Pool) -> f64 {
         let (values, count, size) = (self.values, self.count(), batch.size);
-        let TrainedNetwork { network, params, grads, cache, .. } = &mut self.twins[twin];
+        let TrainedNetwork { network, params, cache, adam, .. } = &mut self.twins[twin];
         let outputs = network.forward(params, &self.logged, size, cache, pool);
         let mut error = 0.0;
         self.d_values.fill(0.0);
@@ -301,8 +301,7 @@ impl Critics {
                 }
             }
         }
-        network.backward_overwrite(params, &self.logged, &self.d_values, size, cache, grads, None, pool);
-        self.twins[twin].update(pool);
+        network.descend(params, &self.logged, &self.d_values, size, cache, adam, pool);
         error / (size * values) as f64
     }
 

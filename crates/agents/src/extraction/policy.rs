@@ -52,12 +52,11 @@ impl PolicyTrainer {
         pool: &Pool,
         loss: impl FnOnce(&Head, &[f32], &mut [f32]) -> f64,
     ) -> f64 {
-        let TrainedNetwork { network, params, grads, cache, .. } = &mut self.trained;
+        let TrainedNetwork { network, params, cache, adam, .. } = &mut self.trained;
         let states = batch.current_states();
         let outputs = network.forward(params, states, batch.size, cache, pool);
         let value = loss(&self.head, outputs, &mut self.d_outputs);
-        network.backward_overwrite(params, states, &self.d_outputs, batch.size, cache, grads, None, pool);
-        self.trained.update(pool);
+        network.descend(params, states, &self.d_outputs, batch.size, cache, adam, pool);
         self.follow(pool);
         value
     }
@@ -89,7 +88,7 @@ impl PolicyTrainer {
 
     #[cfg(test)]
     pub(crate) fn gradient(&self) -> &[f32] {
-        &self.trained.grads
+        self.trained.network.last_gradient(&self.trained.cache)
     }
 
     pub(crate) fn visit_state(&mut self, visit: &mut dyn FnMut(&str, StateMut<'_>)) {

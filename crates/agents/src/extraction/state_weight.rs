@@ -51,7 +51,7 @@ impl StateWeights {
 
     /// Moves `h` and returns the weights of the batch, `[B]`, at the parameters before the move.
     pub(super) fn step(&mut self, batch: &Batch, w: &[f32], pool: &Pool) -> &[f32] {
-        let TrainedNetwork { network, params, grads, cache, .. } = &mut self.trained;
+        let TrainedNetwork { network, params, cache, adam, .. } = &mut self.trained;
         let states = batch.current_states();
         let outputs = network.forward(params, states, batch.size, cache, pool);
         let (mut error, mut clipped) = (0.0, 0_usize);
@@ -64,8 +64,7 @@ impl StateWeights {
             self.d_out[b] = 2.0 * (h - w) * math::sigmoid(raw) / batch.size as f32;
         }
         self.figures = [error / batch.size as f64, clipped as f64 / batch.size as f64];
-        network.backward_overwrite(params, states, &self.d_out, batch.size, cache, grads, None, pool);
-        self.trained.update(pool);
+        network.descend(params, states, &self.d_out, batch.size, cache, adam, pool);
         &self.weights
     }
 

@@ -41,7 +41,9 @@ impl Half {
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::super::tile::{Arithmetic, Place, Tiles};
-    use super::super::{Multiply, Outer, Pack, Scratch, block_of, gather_tiles, transpose};
+    use super::super::{
+        Aligned, Multiply, Outer, Pack, Scratch, block_of, fetch_columns, gather_tiles, transpose,
+    };
     use std::arch::x86_64::{
         __m512, __m512bh, __m512i, _mm512_add_ps, _mm512_cvtne2ps_pbh, _mm512_dpbf16_ps, _mm512_loadu_ps,
         _mm512_loadu_si512, _mm512_permutexvar_epi16, _mm512_set1_epi32, _mm512_setzero_ps,
@@ -207,6 +209,10 @@ mod x86 {
         }
     }
 
+    fn words_of(buffer: &mut Aligned) -> &mut [u32] {
+        bytemuck::cast_slice_mut(buffer.as_mut_slice())
+    }
+
     /// Where the block of terms `from..` of a packed matrix begins, in words. Blocks but the last are of equal length.
     fn words_before(from: usize, depth: usize) -> usize {
         from / block_of(depth) * block_of(depth).div_ceil(2)
@@ -216,7 +222,7 @@ mod x86 {
     fn pack(half: Half, task: Pack<'_>, scratch: &mut Scratch) {
         let Pack { packed, weights, output, input, transposed } = task;
         let packed: &mut [u32] = bytemuck::cast_slice_mut(packed);
-        let rounded = scratch.tiles.as_words_mut();
+        let rounded = words_of(&mut scratch.tiles);
         let (depth, width) = if transposed { (input, output) } else { (output, input) };
         let padded = width.next_multiple_of(PANEL);
         for from in (0..depth).step_by(block_of(depth)) {
@@ -265,7 +271,7 @@ mod x86 {
         assert!(x.len() >= rows * depth && depth > 0);
         let packed: &[u32] = bytemuck::cast_slice(packed);
         let padded = width.next_multiple_of(PANEL);
-        let (left, edge) = (scratch.tiles.as_words_mut(), scratch.edge.as_mut_slice());
+        let (left, edge) = (words_of(&mut scratch.tiles), scratch.edge.as_mut_slice());
         for top in (0..rows).step_by(ROWS) {
             let rows = ROWS.min(rows - top);
             let out = &mut out[top * width..][..rows * width];
@@ -281,7 +287,7 @@ mod x86 {
                     let mut place = Place { out: &mut *out, edge, width, first, add: accumulate || from > 0 };
                     let next = b.as_ptr().wrapping_add(words * PANEL);
                     let tiles = Tiles { data: left, step: STEP, rows, top: 0 };
-                    place.times_panel::<_, TILE, VECTORS, false>(half, tiles, b, words, next);
+                    place.times_panel::<_, TILE, VECTORS, false>(half, tiles, b, words, next, &mut || ());
                 }
             }
         }
@@ -301,7 +307,7 @@ mod x86 {
     fn outer_block(half: Half, task: &mut Outer<'_, '_>, range: std::ops::Range<usize>, words: usize) {
         let (width, stride, add) = (task.width, task.stride, task.accumulate);
         let Scratch { tiles, panel, edge } = &mut *task.scratch;
-        let (tiles, b) = (tiles.as_words_mut(), panel.as_words_mut());
+        let (tiles, b) = (words_of(tiles), words_of(panel));
         let (strip, tiles) = tiles.split_at_mut(STRIP * ROWS);
         let edge = edge.as_mut_slice();
         let parts = || range.clone().filter_map(|index| (task.parts)(index)).filter(|part| part.rows > 0);
@@ -336,7 +342,10 @@ mod x86 {
                 let left = Tiles { data: tiles, step: 0, rows, top: 0 };
                 let mut place = Place { out: &mut *out, edge, width, first, add };
                 let next = b.as_ptr();
-                place.times_panel::<_, TILE, VECTORS, true>(half, left, &b[..words * PANEL], words, next);
+                let (b, calls) = (&b[..words * PANEL], rows.div_ceil(TILE));
+                let ahead =
+                    &mut fetch_columns(parts(), first + PANEL, PANEL, width, (2 * words).div_ceil(calls));
+                place.times_panel::<_, TILE, VECTORS, true>(half, left, b, words, next, ahead);
             }
         }
     }

@@ -20,6 +20,7 @@ use bytemuck::{Pod, Zeroable};
 pub(crate) use half::Half;
 use pulp::Arch;
 use std::cell::RefCell;
+use tile::{LINE, fetch};
 
 /// How the operands of a product are rounded; sums are in single precision.
 #[derive(Debug, Clone, Copy)]
@@ -60,10 +61,6 @@ impl Aligned {
     }
 
     pub(crate) fn as_mut_slice(&mut self) -> &mut [f32] {
-        bytemuck::cast_slice_mut(&mut self.0)
-    }
-
-    fn as_words_mut(&mut self) -> &mut [u32] {
         bytemuck::cast_slice_mut(&mut self.0)
     }
 }
@@ -240,6 +237,31 @@ impl Outer<'_, '_> {
         }
         if !self.accumulate {
             self.out.fill(0.0);
+        }
+    }
+}
+
+/// Asks for up to `columns` columns from `first` on of the parts' rows `[.., width]`, `rows` rows with each call. A panel is
+/// gathered from rows that are far apart, which the processor does not foresee.
+#[inline(always)]
+fn fetch_columns<'p>(
+    parts: impl Iterator<Item = Part<'p>>,
+    first: usize,
+    columns: usize,
+    width: usize,
+    rows: usize,
+) -> impl FnMut() {
+    let lines = columns.min(width.saturating_sub(first)).div_ceil(LINE);
+    let start = move |part: Part<'p>| {
+        let x = part.x.as_ptr();
+        (0..part.rows).map(move |row| x.wrapping_add(row * width + first))
+    };
+    let mut starts = parts.flat_map(start);
+    move || {
+        for start in starts.by_ref().take(if lines > 0 { rows } else { 0 }) {
+            for line in 0..lines {
+                fetch::<_, false>(start.wrapping_add(line * LINE));
+            }
         }
     }
 }

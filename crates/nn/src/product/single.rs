@@ -2,7 +2,7 @@
 //! set, and chosen at run time.
 
 use super::tile::{Arithmetic, Place, Tiles};
-use super::{Multiply, Outer, Pack, ROWS, Scratch, block_of, gather_tiles, transpose};
+use super::{Multiply, Outer, Pack, ROWS, Scratch, block_of, fetch_columns, gather_tiles, transpose};
 use pulp::{Simd, WithSimd};
 
 /// A word is a term; products and sums are fused.
@@ -145,9 +145,9 @@ fn run_multiply<S: Simd, const TILE: usize, const VECTORS: usize>(simd: S, task:
                 let mut place = Place { out: &mut *out, edge, width, first, add: accumulate || from > 0 };
                 let next = b.as_ptr().wrapping_add(terms * panel);
                 let whole = Tiles { data: left, step: depth, rows: rows - rest, top: 0 };
-                place.times_panel::<_, TILE, VECTORS, false>(arithmetic, whole, b, terms, next);
+                place.times_panel::<_, TILE, VECTORS, false>(arithmetic, whole, b, terms, next, &mut || ());
                 let last = Tiles { data: spare, step: terms, rows: rest, top: rows - rest };
-                place.times_panel::<_, TILE, VECTORS, false>(arithmetic, last, b, terms, next);
+                place.times_panel::<_, TILE, VECTORS, false>(arithmetic, last, b, terms, next, &mut || ());
             }
         }
     }
@@ -202,13 +202,9 @@ fn outer_block<S: Simd, const TILE: usize, const VECTORS: usize>(
             let left = Tiles { data: tiles, step: 0, rows, top: 0 };
             let mut place = Place { out: &mut *out, edge, width, first, add };
             let next = b.as_ptr();
-            place.times_panel::<_, TILE, VECTORS, true>(
-                Singles(simd),
-                left,
-                &b[..terms * panel],
-                terms,
-                next,
-            );
+            let (b, calls) = (&b[..terms * panel], rows.div_ceil(TILE));
+            let ahead = &mut fetch_columns(parts(), first + panel, panel, width, terms.div_ceil(calls));
+            place.times_panel::<_, TILE, VECTORS, true>(Singles(simd), left, b, terms, next, ahead);
         }
     }
 }

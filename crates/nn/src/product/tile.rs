@@ -46,7 +46,7 @@ pub(super) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// All tiles times the panel `b`; meanwhile fetches what is at `next`.
+    /// All tiles times the panel `b`; meanwhile fetches what is at `next`, and calls `ahead` before each tile.
     #[inline(always)]
     pub(super) fn times_panel<
         A: Arithmetic,
@@ -60,15 +60,20 @@ impl Place<'_> {
         b: &[A::Word],
         words: usize,
         next: *const A::Word,
+        ahead: &mut impl FnMut(),
     ) {
         let lanes = A::LANES;
         // A last panel may be narrow: only the registers that hold something are worked on.
         match (self.width - self.first).div_ceil(lanes).min(VECTORS) {
-            1 => self.tiles_times_panel::<A, TILE, VECTORS, 1, GATHERED>(arithmetic, tiles, b, words, next),
-            2 => self.tiles_times_panel::<A, TILE, VECTORS, 2, GATHERED>(arithmetic, tiles, b, words, next),
-            3 => self.tiles_times_panel::<A, TILE, VECTORS, 3, GATHERED>(arithmetic, tiles, b, words, next),
-            _ => self
-                .tiles_times_panel::<A, TILE, VECTORS, VECTORS, GATHERED>(arithmetic, tiles, b, words, next),
+            1 => self
+                .tiles_times_panel::<A, TILE, VECTORS, 1, GATHERED>(arithmetic, tiles, b, words, next, ahead),
+            2 => self
+                .tiles_times_panel::<A, TILE, VECTORS, 2, GATHERED>(arithmetic, tiles, b, words, next, ahead),
+            3 => self
+                .tiles_times_panel::<A, TILE, VECTORS, 3, GATHERED>(arithmetic, tiles, b, words, next, ahead),
+            _ => self.tiles_times_panel::<A, TILE, VECTORS, VECTORS, GATHERED>(
+                arithmetic, tiles, b, words, next, ahead,
+            ),
         }
     }
 
@@ -86,6 +91,7 @@ impl Place<'_> {
         b: &[A::Word],
         words: usize,
         next: *const A::Word,
+        ahead: &mut impl FnMut(),
     ) {
         let panel = VECTORS * A::LANES;
         let columns = panel.min(self.width - self.first);
@@ -102,6 +108,7 @@ impl Place<'_> {
             let next = next.wrapping_add(row / TILE * words.div_ceil(FETCH_EVERY) * LINE);
             let corner = (tiles.top + row) * self.width + self.first;
             let whole = tile_rows == TILE && columns == used;
+            ahead();
             let (c, stride) = if whole {
                 (self.out[corner..].as_mut_ptr(), self.width)
             } else {
@@ -148,11 +155,11 @@ impl Place<'_> {
 /// Words between two fetches.
 const FETCH_EVERY: usize = 8;
 /// Values on a cache line.
-const LINE: usize = 16;
+pub(super) const LINE: usize = 16;
 
 /// Asks for a cache line, into the first level or the second. A hint: any address is allowed.
 #[inline(always)]
-fn fetch<T, const FIRST_LEVEL: bool>(address: *const T) {
+pub(super) fn fetch<T, const FIRST_LEVEL: bool>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
