@@ -49,7 +49,8 @@ fn width(block: &BlockSpec) -> usize {
 }
 
 /// Numbers that are kept of a unit for each state: its value before and after the activation, its normalised value, its
-/// gradient. Measured beside this sum, training took between 0.6 and 0.9 of it.
+/// gradient. Training took at most 0.9 of this sum where it was measured; networks that are used one after another share
+/// their buffers.
 const PER_UNIT: f64 = 4.0;
 
 /// About what training holds in memory besides the log, bytes: [`PER_UNIT`] numbers of every unit for each state that

@@ -45,8 +45,6 @@ pub(crate) struct DiceLearner {
     nu: TrainedNetwork,
     d_nu: Vec<f32>,
     bound: Option<CostBound>,
-    /// Buffers of `nu` and `chi`, which are used one after the other.
-    cache: Cache,
     multipliers: Multipliers,
     d_log_lambda: Vec<f64>,
     extractor: Extractor,
@@ -62,10 +60,10 @@ impl DiceLearner {
         let value_network = |output, purpose| {
             let input = problem.data.observation_dim();
             let spec = NetworkSpec { input, blocks: config.networks.value.clone(), output };
-            // For no rows: both use the learner's cache.
+            // For no rows: `nu`, `chi` and the policy are used one after the other, and share the policy's cache.
             TrainedNetwork::new(config, spec, purpose, config.learning_rate, 0)
         };
-        let extractor = Extractor::new(problem)?;
+        let mut extractor = Extractor::new(problem)?;
         let metrics = Metrics::new(problem, constraint, &extractor);
         let mut nu = value_network(1, "nu")?;
         let mut bound = match constraint {
@@ -78,7 +76,7 @@ impl DiceLearner {
         };
         let networks: Vec<&Network> =
             std::iter::once(&nu).chain(bound.as_ref().map(|bound| &bound.chi)).map(|t| &t.network).collect();
-        let cache = Network::cache_of(&networks, 3 * size, config.precision)?;
+        extractor.share_cache(&networks, 3 * size, config.precision)?;
         let mu = if config.gamma == 1.0 { problem.mean_reward } else { 0.0 };
         let constrained = constraint != Constraint::None;
         let rate = config.multiplier_learning_rate;
@@ -95,7 +93,6 @@ impl DiceLearner {
             nu,
             d_nu: vec![0.0; 3 * size],
             bound,
-            cache,
             multipliers,
             d_log_lambda: vec![0.0; costs],
             extractor,
@@ -108,7 +105,7 @@ impl DiceLearner {
     /// `J_nu` (`eq:J_theta`) with its gradient in `nu`; leaves `w`.
     fn flow(&mut self, batch: &Batch, pool: &Pool) {
         let TrainedNetwork { network, params, .. } = &self.nu;
-        let nu = network.forward(params, &batch.states, 3 * batch.size, &mut self.cache, pool);
+        let nu = network.forward(params, &batch.states, 3 * batch.size, self.extractor.cache(), pool);
         self.figures.largest_nu = largest(nu);
         self.figures.flow = flow_loss(
             batch.samples(),
@@ -127,7 +124,7 @@ impl DiceLearner {
     fn value_gradient(&mut self, batch: &Batch, pool: &Pool) {
         self.flow(batch, pool);
         let TrainedNetwork { network, params, grads, .. } = &mut self.nu;
-        let (states, cache) = (&batch.states, &mut self.cache);
+        let (states, cache) = (&batch.states, self.extractor.cache());
         network.backward_overwrite(params, states, &self.d_nu, 3 * batch.size, cache, grads, None, pool);
         self.figures.nu_penalty = penalise(&mut self.nu, cache, batch, &self.config, pool);
         let costs = self.limits.len();
@@ -140,7 +137,7 @@ impl DiceLearner {
     /// Gradient of `J_{tau,chi}` (`eq:J_tau_phi`) with its penalty.
     fn bound_gradient(&mut self, batch: &Batch, pool: &Pool) {
         let Some(CostBound { chi, d_chi, ell }) = &mut self.bound else { return };
-        let (TrainedNetwork { network, params, grads, .. }, cache) = (&mut *chi, &mut self.cache);
+        let (TrainedNetwork { network, params, grads, .. }, cache) = (&mut *chi, self.extractor.cache());
         let outputs = network.forward(params, &batch.states, 3 * batch.size, cache, pool);
         let (epsilon, form) = (self.config.epsilon, self.config.bound_loss);
         let tau = &self.multipliers.tau;

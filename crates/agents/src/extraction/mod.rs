@@ -17,7 +17,7 @@ mod state_weight;
 #[cfg(test)]
 mod tests;
 
-use coptidice_nn::Pool;
+use coptidice_nn::{Cache, Network, NnError, Pool, Precision};
 
 use crate::TrainError;
 use crate::config::Extraction;
@@ -71,6 +71,21 @@ impl Extractor {
                 critics.guide(batch, w, lambda, &mut self.policy, pool)
             }
         };
+    }
+
+    /// Makes the policy's cache fit other networks too, on up to `max_batch` rows.
+    pub(crate) fn share_cache(
+        &mut self,
+        others: &[&Network],
+        max_batch: usize,
+        precision: Precision,
+    ) -> Result<(), NnError> {
+        self.policy.share_cache(others, max_batch, precision)
+    }
+
+    /// The policy's cache; a step of the extraction leaves nothing in it.
+    pub(crate) fn cache(&mut self) -> &mut Cache {
+        self.policy.cache()
     }
 
     /// The policy's loss at the last step, before it.

@@ -3,7 +3,7 @@
 //! [`PolicyTrainer::step`] descends `J_pi = -mean(weights log pi(a|s))` (`eq:J_psi`, `eq:weighted_bc`), the weights
 //! being constants; [`PolicyTrainer::descend`] any loss of the network's outputs.
 
-use coptidice_nn::{NetworkSpec, NnError, Pool, exponential_average};
+use coptidice_nn::{Cache, Network, NetworkSpec, NnError, Pool, Precision, exponential_average};
 
 use crate::learner::StateMut;
 use crate::policy::Head;
@@ -35,6 +35,22 @@ impl PolicyTrainer {
         let average = if config.policy_average_rate > 0.0 { trained.params.clone() } else { Vec::new() };
         let d_outputs = vec![0.0; config.batch_size * head.outputs()];
         Ok(PolicyTrainer { trained, head, d_outputs, average, average_rate: config.policy_average_rate })
+    }
+
+    /// Makes the cache fit other networks too, on up to `max_batch` rows.
+    pub(super) fn share_cache(
+        &mut self,
+        others: &[&Network],
+        max_batch: usize,
+        precision: Precision,
+    ) -> Result<(), NnError> {
+        let networks: Vec<&Network> = others.iter().copied().chain([&self.trained.network]).collect();
+        self.trained.cache = Network::cache_of(&networks, max_batch, precision)?;
+        Ok(())
+    }
+
+    pub(super) fn cache(&mut self) -> &mut Cache {
+        &mut self.trained.cache
     }
 
     /// One step of Adam on `-mean(weights log pi(a|s))`. Returns the loss before the step.
