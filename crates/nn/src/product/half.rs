@@ -2,8 +2,8 @@
 //! instructions of AVX512-BF16.
 //!
 //! A word is two neighbouring terms. For each of its columns `vdpbf16ps` multiplies two words term by term (exact in
-//! single precision: eight times eight bits), and adds both products to a sum, rounding to nearest after each; numbers
-//! below the smallest normal one, 2^-126, count as zero. Rounding to bfloat16 is to nearest, ties to even, and of numbers
+//! single precision: eight times eight bits), and adds to a sum first the product of the second terms, then that of the
+//! first, rounding to nearest each time; numbers below the smallest normal one, 2^-126, count as zero. Rounding to bfloat16 is to nearest, ties to even, and of numbers
 //! below 2^-126 to zero.
 
 #[cfg(target_arch = "x86_64")]
@@ -14,6 +14,7 @@ pub(super) use x86::MOST_WORDS;
 /// Words of scratch.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const MOST_WORDS: usize = 0;
+
 /// Not here.
 #[cfg(not(target_arch = "x86_64"))]
 #[derive(Debug, Clone, Copy)]
