@@ -356,13 +356,16 @@ fn restore_piece(tensors: &SafeTensors<'_>, name: &str, state: StateMut<'_>) -> 
     Ok(())
 }
 
-/// The configuration without its free fields, as JSON that equals itself after writing and reading.
+/// The configuration without its free fields, as JSON that equals itself after writing and reading. The number of steps
+/// is free where every step is like the others: a policy with steps of its own has them by a share of all, and learning
+/// rates fall towards the last.
 fn comparable(config: &TrainConfig) -> serde_json::Value {
     let text =
         serde_json::to_string(config).expect("a validated configuration holds finite numbers and text");
     let mut value: serde_json::Value = serde_json::from_str(&text).expect("JSON just written is JSON");
     if let Some(fields) = value.as_object_mut() {
-        for field in FREE_FIELDS {
+        let fixed = if config.draws_afterwards() { "steps" } else { "" };
+        for field in FREE_FIELDS.into_iter().filter(|&field| field != fixed) {
             fields.remove(field);
         }
     }

@@ -104,6 +104,8 @@ pub struct Problem<'a> {
     pub normalizer: Normalizer,
     /// Factor of the rewards.
     pub reward_scale: f64,
+    /// Standard deviation of the scaled rewards.
+    pub reward_deviation: f64,
     /// Costs with a limit, in the order of the configuration.
     pub costs: Vec<ConstrainedCost>,
     /// Mean of the scaled rewards: where `mu` starts.
@@ -195,6 +197,7 @@ impl<'a> Problem<'a> {
             data,
             normalizer,
             reward_scale,
+            reward_deviation: deviation * reward_scale,
             costs,
             mean_reward: mean * reward_scale,
             mean_costs,

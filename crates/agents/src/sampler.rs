@@ -7,8 +7,9 @@ use coptidice_core::rng::stream;
 use coptidice_data::Actions;
 use rand::RngExt as _;
 
+use crate::balance::Balance;
 use crate::coptidice::losses::Samples;
-use crate::policy::ActionBatch;
+use crate::policy::{ActionBatch, NormalizerError};
 use crate::problem::Problem;
 
 /// One batch of `B` samples with observations of `D` components. Buffers are reused from step to step.
@@ -32,9 +33,23 @@ pub struct Batch {
     pub costs: Vec<f32>,
     /// `[B]`, `gamma`, or 0 after a terminal.
     pub discounts: Vec<f32>,
+    /// What the log says of the steps after each sample; empty where no critic looks at it.
+    pub ahead: Ahead,
     /// The discount.
     pub gamma: f64,
     pub(crate) discrete: bool,
+}
+
+/// What followed each sample in its logged episode, over at most [`crate::config::Critic::lookahead`] steps.
+#[derive(Clone, Debug, Default)]
+pub struct Ahead {
+    /// `[B, 1 + K]`: reward and costs of these steps, scaled, the costs less the last step's credit, each multiplied by
+    /// the critic's discount once for every step before it.
+    pub values: Vec<f32>,
+    /// `[B, D]`: the state after them, normalised.
+    pub states: Vec<f32>,
+    /// `[B]`: the discount of that state's values; 0 after a terminal.
+    pub discounts: Vec<f32>,
 }
 
 impl Batch {
@@ -54,6 +69,7 @@ impl Batch {
             rewards: vec![0.0; size],
             costs: vec![0.0; size * problem.costs.len()],
             discounts: vec![0.0; size],
+            ahead: Ahead::new(problem, size),
             gamma: problem.config.gamma,
             discrete: problem.data.actions().is_discrete(),
         }
@@ -95,31 +111,65 @@ impl Batch {
     }
 }
 
+impl Ahead {
+    fn new(problem: &Problem<'_>, size: usize) -> Self {
+        if !problem.config.has_critic() {
+            return Ahead::default();
+        }
+        Ahead {
+            values: vec![0.0; size * (1 + problem.costs.len())],
+            states: vec![0.0; size * problem.data.observation_dim()],
+            discounts: vec![0.0; size],
+        }
+    }
+}
+
 /// Draws batches from a problem.
 #[derive(Debug)]
 pub struct Sampler<'a> {
     problem: &'a Problem<'a>,
     batch: Batch,
+    /// How rows are drawn in the policy's own steps.
+    balance: Option<Balance>,
 }
 
 impl<'a> Sampler<'a> {
-    /// A sampler of the configured batch size.
+    /// A sampler of the configured batch size that draws rows as they were logged.
     #[must_use]
     pub fn new(problem: &'a Problem<'a>) -> Self {
-        Sampler { problem, batch: Batch::new(problem, problem.config.batch_size) }
+        Sampler { problem, batch: Batch::new(problem, problem.config.batch_size), balance: None }
+    }
+
+    /// The sampler of a training run: in the policy's own steps rows are drawn as the configuration's balance says.
+    ///
+    /// # Errors
+    /// If observations are not finite.
+    pub(crate) fn for_training(problem: &'a Problem<'a>) -> Result<Self, NormalizerError> {
+        let (config, mut sampler) = (problem.config, Sampler::new(problem));
+        if config.draws_afterwards() && config.balance > 0.0 {
+            sampler.balance = Some(Balance::new(problem.data, &problem.rows, config.balance)?);
+        }
+        Ok(sampler)
     }
 
     /// The batch of gradient step `step`.
     pub fn draw(&mut self, step: u64) -> &Batch {
         let (data, rows) = (self.problem.data, &self.problem.rows);
-        let mut rng = stream(self.problem.config.seed, "batch", step);
+        let config = self.problem.config;
+        let mut rng = stream(config.seed, "batch", step);
         self.batch.step = step;
+        let balance = if step >= config.dual_steps() { self.balance.take() } else { None };
         // All four are drawn for every sample, so that no sample's draws depend on another's contents.
         self.gather(|_| {
-            let row = rows.row(rng.random_range(0..rows.len()));
+            let k = match &balance {
+                Some(balance) => balance.position(rng.random()),
+                None => rng.random_range(0..rows.len()),
+            };
             let starts = [0; 2].map(|_| rng.random_range(0..data.episodes().len()));
-            (row, starts, rng.random())
-        })
+            (rows.row(k), starts, rng.random())
+        });
+        self.balance = balance.or(self.balance.take());
+        &self.batch
     }
 
     /// A batch whose sample `b` is `(row, [episode of s0, episode in which a restart begins], u)`.
@@ -133,15 +183,11 @@ impl<'a> Sampler<'a> {
     }
 
     fn fill(&mut self, b: usize, row: usize, start: usize, restart: usize, mix: f32) {
-        let Problem { data, costs, normalizer, .. } = self.problem;
+        let Problem { data, normalizer, .. } = self.problem;
+        let (size, dim) = (self.batch.size, data.observation_dim());
+        let costs = self.problem.costs.len();
         let batch = &mut self.batch;
-        let (size, dim) = (batch.size, data.observation_dim());
-        let undiscounted = batch.gamma == 1.0;
-        let last = data.ends_episode(row);
-        let next = if undiscounted && last { data.observation(restart) } else { data.next_observation(row) };
-        for (block, observation) in
-            [data.observation(row), next, data.observation(start)].into_iter().enumerate()
-        {
+        for (block, observation) in [(0, data.observation(row)), (2, data.observation(start))] {
             let place = (block * size + b) * dim;
             normalizer.apply(observation, &mut batch.states[place..place + dim]);
         }
@@ -149,18 +195,12 @@ impl<'a> Sampler<'a> {
             let (s, s0) = (batch.states[b * dim + d], batch.states[(2 * size + b) * dim + d]);
             batch.mixes[b * dim + d] = mix * s0 + (1.0 - mix) * s;
         }
-        let ends = !undiscounted && data.terminal(row);
-        batch.discounts[b] = if ends { 0.0 } else { batch.gamma as f32 };
-        if ends || !undiscounted && last && !batch.states[(size + b) * dim].is_finite() {
-            // What was recorded after a terminal has no meaning and might not even be finite; of other rows that lead
-            // nobody knows where, only what looks at no next state draws batches.
-            batch.states[(size + b) * dim..(size + b + 1) * dim].fill(0.0);
-        }
-        batch.rewards[b] = (f64::from(data.reward(row)) * self.problem.reward_scale) as f32;
-        for (k, cost) in costs.iter().enumerate() {
-            let credit = if last { cost.constraint.last_step_credit } else { 0.0 };
-            batch.costs[b * costs.len() + k] =
-                ((f64::from(data.costs(row)[cost.column]) - credit) * cost.scale) as f32;
+        let next = &mut batch.states[(size + b) * dim..(size + b + 1) * dim];
+        let goes_on = next_state(self.problem, row, restart, next);
+        batch.discounts[b] = if goes_on { batch.gamma as f32 } else { 0.0 };
+        batch.rewards[b] = scaled(self.problem, row, 0) as f32;
+        for k in 0..costs {
+            batch.costs[b * costs + k] = scaled(self.problem, row, 1 + k) as f32;
         }
         if batch.discrete {
             batch.action_ids[b] = data.discrete_action(row);
@@ -168,7 +208,55 @@ impl<'a> Sampler<'a> {
             let action = data.continuous_action(row);
             batch.actions[b * action.len()..(b + 1) * action.len()].copy_from_slice(action);
         }
+        if !batch.ahead.discounts.is_empty() {
+            self.look_ahead(b, row, restart);
+        }
     }
+
+    fn look_ahead(&mut self, b: usize, row: usize, restart: usize) {
+        let Problem { data, config, rows, .. } = self.problem;
+        let (dim, values) = (data.observation_dim(), 1 + self.problem.costs.len());
+        let ahead = &mut self.batch.ahead;
+        let mut last = row;
+        while last + 1 < row + config.critic.lookahead && !data.ends_episode(last) && rows.contains(last + 1)
+        {
+            last += 1;
+        }
+        for j in 0..values {
+            let total = (row..=last)
+                .rev()
+                .fold(0.0, |later, row| scaled(self.problem, row, j) + config.critic.discount * later);
+            ahead.values[b * values + j] = total as f32;
+        }
+        let goes_on = next_state(self.problem, last, restart, &mut ahead.states[b * dim..(b + 1) * dim]);
+        let steps = (last + 1 - row) as i32;
+        ahead.discounts[b] = if goes_on { config.critic.discount.powi(steps) as f32 } else { 0.0 };
+    }
+}
+
+/// Writes the state after `row`, normalised, and says whether the process goes on there.
+fn next_state(problem: &Problem<'_>, row: usize, restart: usize, state: &mut [f32]) -> bool {
+    let Problem { data, normalizer, .. } = problem;
+    let undiscounted = problem.config.gamma == 1.0;
+    let last = data.ends_episode(row);
+    let next = if undiscounted && last { data.observation(restart) } else { data.next_observation(row) };
+    normalizer.apply(next, state);
+    let ends = !undiscounted && data.terminal(row);
+    if ends || !undiscounted && last && !state[0].is_finite() {
+        // What was recorded after a terminal has no meaning and might not even be finite; of other rows that lead
+        // nobody knows where, only what looks at no next state draws batches.
+        state.fill(0.0);
+    }
+    !ends
+}
+
+/// The reward of `row` (`j = 0`) or its cost `j - 1` less the last step's credit, scaled.
+fn scaled(problem: &Problem<'_>, row: usize, j: usize) -> f64 {
+    let data = problem.data;
+    let Some(k) = j.checked_sub(1) else { return f64::from(data.reward(row)) * problem.reward_scale };
+    let cost = &problem.costs[k];
+    let credit = if data.ends_episode(row) { cost.constraint.last_step_credit } else { 0.0 };
+    (f64::from(data.costs(row)[cost.column]) - credit) * cost.scale
 }
 
 #[cfg(test)]
@@ -189,6 +277,49 @@ mod tests {
             builder.push(&Step { next_observation, ..step }).expect("a row of the log");
         }
         builder.finish().expect("a log with rows")
+    }
+
+    /// Sums over the steps ahead against sums over the log, to an `f32`'s rounding: to the end of an episode, to a
+    /// terminal, and up to a row whose next state is not known.
+    #[test]
+    fn what_lies_ahead_is_what_the_log_did() {
+        let whole = random_log(2, ActionSpace::Continuous { dim: 1 }, 6, 5);
+        let toml = "gamma = 0.95\nreward_scale = \"none\"\nnormalize_observations = false\nbatch_size = 25\n\
+                    [critic]\ndiscount = 0.9\nlookahead = 3\n";
+        for data in [without_last_states(&whole), whole] {
+            let config = config(&data, toml);
+            let problem = Problem::new(&config, &data).expect("a sound log");
+            let rows: Vec<usize> = (0..problem.rows.len()).map(|k| problem.rows.row(k)).collect();
+            let (mut lengths, mut terminals) = ([0; 4], 0);
+            for chunk in rows.chunks(25) {
+                let mut sampler = Sampler::new(&problem);
+                let batch = sampler.gather(|b| (*chunk.get(b).unwrap_or(&chunk[0]), [0, 0], 0.5));
+                for (b, &row) in chunk.iter().enumerate() {
+                    let end = row / 5 * 5 + 5;
+                    let known = |row: usize| !data.next_unknown().contains(&row);
+                    let last = (row..end.min(row + 3)).take_while(|&row| known(row)).last().expect("itself");
+                    lengths[last + 1 - row] += 1;
+                    for j in 0..3 {
+                        let value = |row: usize| match j {
+                            0 => f64::from(data.reward(row)),
+                            j => f64::from(data.costs(row)[j - 1]) * problem.costs[j - 1].scale,
+                        };
+                        let sum: f64 =
+                            (row..=last).map(|next| 0.9_f64.powi((next - row) as i32) * value(next)).sum();
+                        let found = f64::from(batch.ahead.values[b * 3 + j]);
+                        assert!((found - sum).abs() < 1e-6, "row {row}, {j}: {found} for {sum}");
+                    }
+                    let discount =
+                        if data.terminal(last) { 0.0 } else { 0.9_f32.powi((last + 1 - row) as i32) };
+                    assert!((batch.ahead.discounts[b] - discount).abs() < 1e-6, "row {row}");
+                    terminals += usize::from(data.terminal(last));
+                    if !data.terminal(last) {
+                        assert_eq!(&batch.ahead.states[b * 2..b * 2 + 2], data.next_observation(last));
+                    }
+                }
+            }
+            assert!(lengths[1..].iter().all(|&n| n > 0) && terminals > 0, "{lengths:?} {terminals}");
+        }
     }
 
     /// Rows drawn over 200 batches, told by their rewards; every `s'` that counts is finite.

@@ -23,9 +23,7 @@
 //! | `lambda/NAME` | reward per unit of cost | coptidice |
 //! | `loss/lambda` | `lambda'(limit - cost)` (`eq:J_lambda`) | coptidice |
 //! | `loss/state_weight`, `extraction/clipped_share` | squared error of `h`, share of weights that are cut | `extraction = "state_normalized"` |
-//! | `loss/critic`, `critic/spread`, `critic/gain` | squared error (scaled), spread of values (scaled), gain of the policy's actions over the logged ones (spreads) | `extraction = "critic_guided"` |
-//! | `policy/reward`, `policy/cost/NAME` | the policy's own discounted reward and costs per step, by its critics | `extraction = "critic_guided"` |
-//! | `surcharge/NAME` | what is added to `lambda` for the policy, reward per unit of cost | coptidice, `extraction = "critic_guided"` |
+//! | `loss/critic`, `critic/spread`, `critic/gain` | squared error (scaled), spread of values between actions (scaled), gain of the policy's actions over the logged ones (spreads) | `extraction = "critic_guided"` |
 //! | `compared/NAME` | the upper bound that `lambda` compares with the limit, by the chosen form of the bound | coptidice, `epsilon > 0` |
 //! | `cost_bound/NAME` | upper bound `J_tau,chi` (`eq:J_tau_phi`) | coptidice, `epsilon > 0` |
 //! | `cost_reweighted/NAME` | cost under the tilted weights (`eq:cost_ub_weights`) | coptidice, `epsilon > 0` |
@@ -229,7 +227,7 @@ struct Loop<'r> {
 impl Loop<'_> {
     fn run(mut self) -> Result<TrainOutcome, TrainError> {
         let config = self.problem.config;
-        let mut sampler = Sampler::new(self.problem);
+        let mut sampler = Sampler::for_training(self.problem)?;
         while self.progress.step < config.steps {
             let (batch, learner, pool) = (sampler.draw(self.progress.step), &mut *self.learner, self.pool);
             pool.install(|| learner.step(batch, pool));

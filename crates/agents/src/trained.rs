@@ -13,6 +13,8 @@ pub(crate) struct TrainedNetwork {
     pub(crate) grads: Vec<f32>,
     pub(crate) adam: Adam,
     pub(crate) cache: Cache,
+    /// Adam's rate at full pace.
+    learning_rate: f32,
 }
 
 impl TrainedNetwork {
@@ -29,7 +31,7 @@ impl TrainedNetwork {
         let adam = Adam::new(params.len(), learning_rate);
         let grads = vec![0.0; params.len()];
         let cache = network.cache_in(max_batch, config.precision)?;
-        Ok(TrainedNetwork { network, params, grads, adam, cache })
+        Ok(TrainedNetwork { network, params, grads, adam, cache, learning_rate })
     }
 
     /// Moves what the network puts out by `shift`, one number per output.
@@ -39,6 +41,11 @@ impl TrainedNetwork {
         for (bias, shift) in self.params[bias..].iter_mut().zip(shift) {
             *bias += *shift as f32;
         }
+    }
+
+    /// Sets Adam's rate to a share of what was configured.
+    pub(crate) fn set_pace(&mut self, pace: f32) {
+        self.adam.learning_rate = pace * self.learning_rate;
     }
 
     /// Adam on the gathered gradient.

@@ -147,7 +147,7 @@ fn each_case(mut check: impl FnMut(&TrainConfig, &Transitions)) {
             for fields in [
                 "",
                 "gamma = 1.0",
-                "epsilon = 0.0\ndivergence = \"chi2\"",
+                "dual_share = 1.0\nepsilon = 0.0\ndivergence = \"chi2\"",
                 "bound_loss = \"reference\"",
                 "extraction = \"state_normalized\"",
                 "extraction = \"critic_guided\"",
@@ -266,7 +266,7 @@ fn a_killed_run_resumes_from_its_newest_complete_checkpoint() {
 #[test]
 fn a_run_can_be_made_longer() {
     let data = log(&spaces()[0], 1);
-    let long = config(&data, Algorithm::Coptidice, "");
+    let long = config(&data, Algorithm::Coptidice, "dual_share = 1.0");
     let mut short = long.clone();
     short.steps = 9;
     let directory = tempfile::tempdir().unwrap();
@@ -279,6 +279,43 @@ fn a_run_can_be_made_longer() {
         back,
         Err(TrainError::Checkpoint(CheckpointError::BeyondEnd { step: 24, steps: 9, .. }))
     ));
+}
+
+/// When the dual's steps end and how fast rates fall depends on the number of steps.
+#[test]
+fn a_run_whose_policy_has_steps_of_its_own_cannot_be_made_longer() {
+    let data = log(&spaces()[0], 1);
+    let long = config(&data, Algorithm::Coptidice, "dual_share = 0.5");
+    let mut short = long.clone();
+    short.steps = 8;
+    let directory = tempfile::tempdir().unwrap();
+    finished(train(&short, &data, &io(directory.path(), false), &mut Recorder::default()).unwrap());
+    let refused = train(&long, &data, &io(directory.path(), true), &mut Recorder::default());
+    let message = refused.unwrap_err().to_string();
+    assert!(message.contains("steps"), "{message}");
+}
+
+/// The dual's figures stop where its steps end, and the policy's begin there.
+#[test]
+fn the_dual_trains_first_and_then_the_policy() {
+    let data = log(&spaces()[0], 1);
+    let fields = "dual_share = 0.5\nextraction = \"critic_guided\"\nlog_every = 1";
+    let (_, recorder) = run(&config(&data, Algorithm::Coptidice, fields), &data);
+    let of = |name: &str| -> Vec<f64> {
+        let value = |values: &[(String, f64)]| values.iter().find(|(n, _)| n == name).unwrap().1;
+        recorder.reports.iter().map(|(_, values)| value(values)).collect()
+    };
+    let differ = |values: &[f64]| values.windows(2).all(|pair| pair[0] != pair[1]);
+    for name in ["loss/nu", "lambda/wear", "w/mean"] {
+        let values = of(name);
+        assert!(differ(&values[..12]), "{name}: {values:?}");
+        assert!(values[12..].iter().all(|value| *value == values[11]), "{name}: {values:?}");
+    }
+    for name in ["loss/policy", "loss/critic", "critic/spread"] {
+        let values = of(name);
+        assert!(values[..12].iter().all(|value| *value == 0.0), "{name}: {values:?}");
+        assert!(differ(&values[12..]), "{name}: {values:?}");
+    }
 }
 
 /// Checkpoints of before there was a choice of precision go on in the one there was.
@@ -385,7 +422,8 @@ fn only_the_newest_checkpoints_are_kept() {
 fn a_runaway_ends_the_run_and_names_the_quantity() {
     let data = log(&spaces()[0], 1);
     let diverged = |fields: &str, algorithm| {
-        let config = config(&data, algorithm, fields);
+        // All steps are the dual's.
+        let config = config(&data, algorithm, &format!("dual_share = 1.0\n{fields}"));
         let directory = tempfile::tempdir().unwrap();
         let mut recorder = Recorder::default();
         match train(&config, &data, &io(directory.path(), false), &mut recorder).unwrap() {

@@ -271,7 +271,7 @@ impl Observer for Last {
 /// Trains with tables in place of networks. Means over the last 1000 steps, and the estimates over the log.
 fn learn(log: &Transitions, fields: &str, limit: &str) -> (BTreeMap<String, f64>, Estimates) {
     let text = format!(
-        "algo = \"coptidice\"\n{fields}\nalpha = 2.0\ndivergence = \"chi2\"\nreward_scale = 2.0\n\
+        "algo = \"coptidice\"\n{fields}\ndual_share = 1.0\nalpha = 2.0\ndivergence = \"chi2\"\nreward_scale = 2.0\n\
          steps = 4000\nbatch_size = 256\nthreads = 1\nlearning_rate = 1e-2\nmultiplier_learning_rate = 5e-3\n\
          log_every = 1000\nnormalize_observations = false\ncheckpoint_every = 10000\n\
          [gradient_penalty]\ncoefficient = 0.0\n[networks]\nvalue = []\npolicy = []\n[[limits]]\n{limit}\n"

@@ -138,12 +138,6 @@ impl ProblemPicture {
     }
 }
 
-/// Least cost of a logged step, where the run knows it.
-pub(crate) fn least_cost(run: &RunDirectory, cost: &str) -> Result<Option<f64>, Failure> {
-    let picture: LogPicture = read_json(&run.inspection())?;
-    Ok(picture.costs.iter().find(|known| known.name == cost).and_then(|known| known.least))
-}
-
 /// A limit of a manifest as the report crate shows it.
 fn reading(limit: &LimitEntry, mean_steps: f64) -> LimitReading {
     LimitReading {

@@ -1,7 +1,7 @@
 //! Short words on a terminal about what a command found.
 
 use coptidice_agents::TrainConfig;
-use coptidice_report::number::{counted, significant};
+use coptidice_report::number::counted;
 use coptidice_sim::Evaluation;
 
 use crate::failure::Done;
@@ -28,17 +28,6 @@ pub(crate) fn print_training(run: &RunDirectory, config: &TrainConfig) -> Done {
             let lambda = late(&history, &format!("lambda/{}", limit.cost))
                 .map_or(String::new(), |lambda| format!(", lambda {lambda:.3}"));
             line(&format!("  estimated cost per step {:.4}{bound}{lambda}", cost / mass))?;
-        }
-        if let Some(cost) = late(&history, &format!("policy/cost/{}", limit.cost)) {
-            let least = crate::pages::least_cost(run, &limit.cost)?;
-            let note = match least.filter(|&least| cost < least) {
-                Some(least) => format!(
-                    "below {}, the least of any logged step: the critic is off by more than that",
-                    significant(least, 6)
-                ),
-                None => "a guide, not a bound".to_owned(),
-            };
-            line(&format!("  of the policy drawn from it, by its critic in training: {cost:.4} ({note})"))?;
         }
     }
     if mass_is_off(mass) {

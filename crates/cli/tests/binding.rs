@@ -13,6 +13,8 @@ const SMALL: &[&str] = &[
     "networks.policy=[{kind = \"dense\", width = 16, layer_norm = true, activation = \"tanh\"}]",
     "learning_rate=1e-3",
     "log_every=200",
+    // The prices are looked at, not the policy.
+    "dual_share=0.99",
 ];
 
 /// The last reported metrics of a run of 6000 steps under `limit` per step.

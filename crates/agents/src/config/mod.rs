@@ -103,6 +103,9 @@ pub struct Critic {
     /// Discount of the critic's values, in `[0, 1)`. As long as the dual's where that is below 1, the critic's
     /// estimates of the policy are of the quantities that the limits bound.
     pub discount: f64,
+    /// Logged steps between a sample and the state that its target is bootstrapped from, at least 1. More of them
+    /// tell actions apart where one alone changes little, and value what the log did next.
+    pub lookahead: usize,
     /// Weight of the critic, in standard deviations of its values, against closeness to the log, in squares of half
     /// the action's range.
     pub guidance: f32,
@@ -135,6 +138,9 @@ pub struct TrainConfig {
     pub preset: Preset,
     /// Gradient steps.
     pub steps: u64,
+    /// Share of the steps in which the dual trains. Where it is 1 the policy is drawn along with it; otherwise the
+    /// policy is drawn in the remaining steps, from the dual as it stood at the end of its own.
+    pub dual_share: f64,
     /// Samples per step.
     pub batch_size: usize,
     /// Seed of every random stream.
@@ -167,8 +173,14 @@ pub struct TrainConfig {
     pub normalize_observations: bool,
     /// Scaling of rewards.
     pub reward_scale: RewardScale,
+    /// How much more evenly than logged states are drawn in the policy's own steps: rows are drawn in proportion to
+    /// the power `-balance` of the number of rows in their neighbourhood. 0 draws them as logged.
+    pub balance: f64,
     /// How the policy is drawn from `w`.
     pub extraction: Extraction,
+    /// What the policy of a guided extraction pays for costs above the dual's price: so many standard deviations of the
+    /// reward for as much cost as the limit allows.
+    pub caution: f64,
     /// Weights of the state-normalised extraction.
     pub state_weight: StateWeight,
     /// The critic of the guided extraction.
@@ -200,6 +212,24 @@ impl TrainConfig {
         toml::to_string(self).map_err(|error| ConfigError::Write(error.to_string()))
     }
 
+    /// The steps in which the dual trains.
+    #[must_use]
+    pub fn dual_steps(&self) -> u64 {
+        if self.dual_share >= 1.0 { self.steps } else { (self.dual_share * self.steps as f64) as u64 }
+    }
+
+    /// Whether the policy has steps of its own, after the dual's.
+    #[must_use]
+    pub(crate) fn draws_afterwards(&self) -> bool {
+        self.dual_share < 1.0 && self.algo != Algorithm::Bc
+    }
+
+    /// Whether a critic is trained.
+    #[must_use]
+    pub(crate) fn has_critic(&self) -> bool {
+        self.extraction == Extraction::CriticGuided && self.algo != Algorithm::Bc
+    }
+
     /// How the log is read for cost limits: the restart chain at `gamma = 1`; else discounted, ending where every
     /// logged episode truly ends, and continuing through time-outs otherwise.
     #[must_use]
@@ -213,6 +243,11 @@ impl TrainConfig {
         }
     }
 }
+
+/// Between these lies the discount that a log's episodes suggest: below the one nothing adds up, above the other value
+/// functions grow beyond what a run of the usual length finds.
+const LEAST_GAMMA: f64 = 0.9;
+const LARGEST_GAMMA: f64 = 0.9995;
 
 /// What a configuration needs to know of a log.
 #[derive(Clone, Debug, PartialEq)]
@@ -228,6 +263,21 @@ pub struct LogFacts {
 }
 
 impl LogFacts {
+    /// The discount that fits the log, `terminating` being the one for processes that end by themselves.
+    ///
+    /// A process that only ever stops because the recording does is read as one that starts anew after every step with
+    /// the chance `1 - gamma`: at `1 - 1/T` that is after `T` steps on average, as in the log, and normalised
+    /// discounted costs are averages over such episodes. Reading it in the restart chain (`gamma = 1`) would let the
+    /// optimum avoid the logged last steps, and with them every restart.
+    #[must_use]
+    pub fn default_gamma(&self, terminating: f64) -> f64 {
+        if self.always_terminal {
+            terminating
+        } else {
+            (1.0 - 1.0 / self.horizon.mean_steps()).clamp(LEAST_GAMMA, LARGEST_GAMMA)
+        }
+    }
+
     /// Reads the facts off a log.
     #[must_use]
     pub fn of(data: &Transitions) -> Self {

@@ -21,6 +21,14 @@ pub struct RawConfig {
     pub preset: Option<Preset>,
     /// Gradient steps, at least 1.
     pub steps: Option<u64>,
+    /// Share of the steps in which the dual trains, above 0 and at most 1. At 1 the policy is drawn along with it;
+    /// below, in the remaining steps, from the dual that was found. Behaviour cloning has no dual.
+    pub dual_share: Option<f64>,
+    /// How much more evenly than logged states are drawn in the policy's own steps, from 0 to 1.
+    pub balance: Option<f64>,
+    /// What the policy of a guided extraction pays for costs above the dual's price: so many standard deviations of the
+    /// reward for as much cost as the limit allows; 0 or above.
+    pub caution: Option<f64>,
     /// Samples per step, at least 2; at most so many that networks and batch take about 8 GiB of memory.
     pub batch_size: Option<usize>,
     /// Seed of every random stream, below 2^63.
@@ -44,7 +52,7 @@ pub struct RawConfig {
     pub learning_rate: Option<f32>,
     /// Adam's rate for the policy.
     pub policy_learning_rate: Option<f32>,
-    /// Adam's rate for `log lambda`, `log tau`, `mu` and the surcharge: the most by which each can move in one step.
+    /// Adam's rate for `log lambda`, `log tau` and `mu`: the most by which each can move in one step.
     pub multiplier_learning_rate: Option<f32>,
     /// Where `lambda` is stopped, scaled reward per unit of cost. Reaching it means that the limit cannot be kept
     /// on this log at this `alpha`, and ends the run as diverged.
@@ -119,8 +127,10 @@ pub struct RawStateWeight {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawCritic {
-    /// Discount of the critic's values, in `[0, 1)`; by default `gamma`, and .995 at `gamma = 1`.
+    /// Discount of the critic's values, in `[0, 1)`; by default .99, or `gamma` where that is less.
     pub discount: Option<f64>,
+    /// Logged steps between a sample and the state its target is bootstrapped from, at least 1.
+    pub lookahead: Option<usize>,
     /// Weight of the critic against closeness to the log; 0 or above.
     pub guidance: Option<f32>,
     /// Rate at which the target networks follow, in `(0, 1]`.
@@ -220,7 +230,11 @@ impl RawConfig {
     /// The first thing that is wrong.
     pub fn validate(self, facts: &LogFacts) -> Result<TrainConfig, ConfigError> {
         let algo = self.algo.unwrap_or(Algorithm::Coptidice);
-        let mut config = self.preset.unwrap_or(Preset::Fast).defaults(algo);
+        let preset = self.preset.unwrap_or(Preset::Fast);
+        let mut config = preset.defaults(algo);
+        if preset == Preset::Fast {
+            config.gamma = facts.default_gamma(config.gamma);
+        }
         config.limits =
             self.limits.iter().map(|limit| resolve(limit, facts)).collect::<Result<Vec<_>, _>>()?;
         self.override_defaults(&mut config)?;
@@ -234,7 +248,7 @@ impl RawConfig {
                 $(if let Some(value) = $source.$field { $target.$field = value; })*
             };
         }
-        take!(self => config; steps batch_size seed threads precision gamma alpha epsilon divergence learning_rate
+        take!(self => config; steps dual_share balance caution batch_size seed threads precision gamma alpha epsilon divergence learning_rate
             policy_learning_rate multiplier_learning_rate lambda_max bound_loss start_at_mean
             normalize_observations reward_scale extraction policy_average_rate acting checkpoint_every keep_checkpoints log_every);
         if !config.precision.is_available() {
@@ -258,16 +272,14 @@ impl RawConfig {
         }
         unused("state_weight", Extraction::StateNormalized, weight != config.state_weight)?;
         let mut default_critic = config.critic;
-        if config.gamma < 1.0 {
-            default_critic.discount = config.gamma;
-        }
+        default_critic.discount = default_critic.discount.min(config.gamma);
         let mut critic = default_critic;
         if let Some(given) = self.critic {
-            take!(given => critic; discount guidance target_rate smoothing);
+            take!(given => critic; discount lookahead guidance target_rate smoothing);
         }
         unused("critic", Extraction::CriticGuided, critic != default_critic)?;
         (config.state_weight, config.critic) = (weight, critic);
-        if config.extraction == Extraction::CriticGuided && config.algo != Algorithm::Bc {
+        if config.has_critic() {
             // Its actions are the locations of one Gaussian.
             config.networks.mixture_components = 1;
         }
@@ -310,6 +322,19 @@ fn check(config: &TrainConfig, facts: &LogFacts) -> Result<(), ConfigError> {
     const COUNT: &str = "at least 1";
     range(config.steps >= 1, "steps", &config.steps, COUNT)?;
     range(config.threads <= 1024, "threads", &config.threads, "0 for one per core, or a number up to 1024")?;
+    range(
+        config.dual_share > 0.0 && config.dual_share <= 1.0,
+        "dual_share",
+        &config.dual_share,
+        "a share of the steps, above 0 and at most 1",
+    )?;
+    range((0.0..=1.0).contains(&config.balance), "balance", &config.balance, "a number from 0 to 1")?;
+    range(
+        config.caution >= 0.0 && config.caution.is_finite(),
+        "caution",
+        &config.caution,
+        "a finite number, 0 or above",
+    )?;
     range(config.batch_size >= 2, "batch_size", &config.batch_size, "at least 2 samples")?;
     range(i64::try_from(config.seed).is_ok(), "seed", &config.seed, "a number below 2^63")?;
     range(config.gamma > 0.0 && config.gamma <= 1.0, "gamma", &config.gamma, "a number in (0, 1]")?;
@@ -352,8 +377,7 @@ fn check(config: &TrainConfig, facts: &LogFacts) -> Result<(), ConfigError> {
     range(config.log_every >= 1, "log_every", &config.log_every, COUNT)?;
     let components = config.networks.mixture_components;
     range((1..=100).contains(&components), "networks.mixture_components", &components, "1 to 100")?;
-    let guided = config.extraction == Extraction::CriticGuided && config.algo != Algorithm::Bc;
-    let single = !guided || facts.discrete || components == 1;
+    let single = !config.has_critic() || facts.discrete || components == 1;
     range(
         single,
         "networks.mixture_components",
@@ -372,6 +396,12 @@ fn check_extraction(config: &TrainConfig) -> Result<(), ConfigError> {
         range(positive(f64::from(value)), field, &value, "a finite number above 0")?;
     }
     range((0.0..1.0).contains(&critic.discount), "critic.discount", &critic.discount, "a number in [0, 1)")?;
+    range(
+        (1..=1_000_000).contains(&critic.lookahead),
+        "critic.lookahead",
+        &critic.lookahead,
+        "a number of steps from 1 to 1000000",
+    )?;
     let rate = critic.target_rate;
     range(rate > 0.0 && rate <= 1.0, "critic.target_rate", &rate, "a number in (0, 1]")?;
     for (field, value) in [("critic.guidance", critic.guidance), ("critic.smoothing", critic.smoothing)] {

@@ -78,7 +78,7 @@ fn limits_carry_their_units_and_take_the_logged_length() {
     let varying = LogFacts { horizon: EpisodeHorizon::Varying { logged_mean: 9.0 }, ..facts() };
     let raw = "[[limits]]\ncost = \"wear\"\nlimit = 5\nunit = \"episode\"\nhorizon = \"logged\"\n";
     let refused = RawConfig::from_toml(raw).unwrap().validate(&varying);
-    assert_eq!(refused, Err(ConfigError::Limit(LimitError::VaryingLengths { gamma: 0.995 })));
+    assert_eq!(refused, Err(ConfigError::Limit(LimitError::VaryingLengths { gamma: 0.9 })));
     let chain = RawConfig::from_toml(&format!("gamma = 1.0\n{raw}")).unwrap().validate(&varying).unwrap();
     let again = RawConfig::from_toml(&chain.to_toml().unwrap()).unwrap().validate(&facts()).unwrap();
     assert_eq!(again, chain, "the length stays as it was in the log that was trained on");
@@ -87,9 +87,9 @@ fn limits_carry_their_units_and_take_the_logged_length() {
 #[test]
 fn the_process_is_read_as_it_was_logged() {
     let config = validate(LIMIT).unwrap();
-    assert_eq!(config.reading(&facts()), ProcessReading::Continuing { gamma: 0.995 });
+    assert_eq!(config.reading(&facts()), ProcessReading::Continuing { gamma: 0.98 });
     let terminal = LogFacts { always_terminal: true, ..facts() };
-    assert_eq!(config.reading(&terminal), ProcessReading::Terminating { gamma: 0.995 });
+    assert_eq!(config.reading(&terminal), ProcessReading::Terminating { gamma: 0.98 });
     let chain = validate(&format!("gamma = 1\n{LIMIT}")).unwrap();
     assert_eq!(chain.reading(&terminal), ProcessReading::RestartChain);
 }
@@ -216,6 +216,27 @@ fn settings_of_an_extraction_that_was_not_chosen_are_refused() {
         }
     }
     assert!(validate(&format!("algo = \"bc\"\n{guided}")).is_ok());
+}
+
+#[test]
+fn the_discount_follows_the_log_unless_it_is_given() {
+    let discount = |facts: &LogFacts, fields: &str| {
+        let raw = RawConfig::from_toml(&format!("{fields}{LIMIT}")).unwrap();
+        let config = raw.validate(facts).unwrap();
+        (config.gamma, config.critic.discount)
+    };
+    let of = |steps, always_terminal| LogFacts {
+        horizon: EpisodeHorizon::Fixed(steps),
+        always_terminal,
+        ..facts()
+    };
+    assert_eq!(discount(&of(1000.0, false), ""), (0.999, 0.99));
+    assert_eq!(discount(&of(50.0, false), ""), (0.98, 0.98));
+    assert_eq!(discount(&of(1.0, false), ""), (0.9, 0.9), "something is to add up");
+    assert_eq!(discount(&of(50.0, true), ""), (0.995, 0.99), "the process ends by itself");
+    assert_eq!(discount(&of(1000.0, false), "gamma = 0.9\n"), (0.9, 0.9));
+    assert_eq!(discount(&of(1000.0, false), "gamma = 1.0\n"), (1.0, 0.99));
+    assert_eq!(discount(&of(1000.0, false), "preset = \"paper\"\n").0, 0.995);
 }
 
 #[test]

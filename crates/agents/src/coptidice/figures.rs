@@ -6,7 +6,7 @@ use super::learner::Constraint;
 use super::losses::{Bound, FlowLoss};
 use super::multipliers::Multipliers;
 use crate::extraction::Extractor;
-use crate::learner::{BadQuantity, sound};
+use crate::learner::{BadQuantity, StateMut, sound};
 use crate::problem::{Problem, ValueScale};
 use crate::sampler::Batch;
 
@@ -98,6 +98,9 @@ pub(crate) struct Metrics {
     sorted_w: Vec<f32>,
 }
 
+/// Where the policy's figures begin.
+const POLICY: usize = 1;
+
 const QUANTILES: [(&str, f64); 5] =
     [("w/q05", 0.05), ("w/q50", 0.5), ("w/q95", 0.95), ("w/q99", 0.99), ("w/max", 1.0)];
 
@@ -159,6 +162,22 @@ impl Metrics {
             place += 1;
         });
         self.values = values;
+    }
+
+    /// Records a step of the policy alone: the dual's figures stay those of its last step.
+    pub(crate) fn record_policy(&mut self, extractor: &Extractor) {
+        let figures = std::iter::once(extractor.policy_loss()).chain(extractor.figures().iter().copied());
+        for (value, figure) in self.values[POLICY..].iter_mut().zip(figures) {
+            *value = figure;
+        }
+    }
+
+    pub(crate) fn visit_state(&mut self, visit: &mut dyn FnMut(&str, StateMut<'_>)) {
+        for (name, value) in self.names.iter().zip(&mut self.values) {
+            let mut bits = value.to_bits();
+            visit(&format!("metrics.{name}"), StateMut::U64(&mut bits));
+            *value = f64::from_bits(bits);
+        }
     }
 
     /// Every metric as `(name, cost it belongs to, value)`, in the log's units.

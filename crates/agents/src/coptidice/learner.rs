@@ -16,6 +16,11 @@ use crate::problem::{Problem, ValueScale};
 use crate::sampler::Batch;
 use crate::trained::TrainedNetwork;
 
+/// Share of the learning rates at which the policy's own steps end, after falling linearly. A policy near the best of its
+/// critic still swings from step to step at full rates, and what is deployed is one of these steps (or an average of a
+/// few).
+const LAST_PACE: f64 = 0.05;
+
 /// What is compared with the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Constraint {
@@ -225,8 +230,19 @@ fn largest(values: &[f32]) -> f64 {
 
 impl Learner for DiceLearner {
     fn step(&mut self, batch: &Batch, pool: &Pool) {
+        let (dual_steps, steps) = (self.config.dual_steps(), self.config.steps);
+        if batch.step >= dual_steps {
+            let progress = (batch.step - dual_steps) as f64 / (steps - dual_steps) as f64;
+            self.extractor.set_pace((1.0 - (1.0 - LAST_PACE) * progress) as f32);
+            self.flow(batch, pool);
+            self.extractor.step(batch, &self.w, &self.multipliers.lambda, pool);
+            self.metrics.record_policy(&self.extractor);
+            return;
+        }
         self.gradients(batch, pool);
-        self.extractor.step(batch, &self.w, &self.multipliers.lambda, pool);
+        if !self.config.draws_afterwards() {
+            self.extractor.step(batch, &self.w, &self.multipliers.lambda, pool);
+        }
         self.metrics.record(batch, &self.w, &self.figures, &self.multipliers, &self.extractor);
         self.nu.update(pool);
         if let Some(bound) = &mut self.bound {
@@ -255,6 +271,10 @@ impl Learner for DiceLearner {
         }
         self.multipliers.visit_state(visit);
         self.extractor.visit_state(visit);
+        if self.config.draws_afterwards() {
+            // The dual's last figures are reported until the end.
+            self.metrics.visit_state(visit);
+        }
     }
 
     fn occupancy_ratios(&mut self, batch: &Batch, pool: &Pool) -> Option<&[f32]> {

@@ -8,25 +8,28 @@
 //! mean_b [ w_b |u(mu(s_b)) - u(a_b)|^2  -  guidance/spread (Q_r - lambda'Q_c)(s_b, mu(s_b)) ]
 //! ```
 //!
-//! where `u` maps the action's logged range to `[-1, 1]`, and `Q_r`, `Q_{c_k}` are the discounted reward and costs of
-//! *this policy*, fitted by temporal differences on the logged transitions; `spread` is the standard deviation of
-//! `Q_r - lambda'Q_c` over the batch. Away from the log the first term rules, where several ways are near the second
-//! picks one. Two critics are fitted to common targets: the smaller of their rewards and the larger of their costs, so
-//! that what is uncertain looks bad (fitted twins and smoothed targets: Fujimoto et al. 2018, "Addressing function
-//! approximation error"; a deterministic gradient beside a cloning term: Fujimoto and Gu 2021, "A minimalist approach").
-//! The dual promises its limits for its own optimum; the policy that is drawn may cost more. How much is estimated from
-//! the first critic, its temporal differences weighted by the dual's occupancy ratios:
+//! where `u` maps the action's logged range to `[-1, 1]`, and `Q_r`, `Q_{c_k}` are discounted rewards and costs under
+//! *this policy*, fitted by temporal differences on the logged transitions. Away from the log the first term rules,
+//! where several ways are near the second picks one.
+//!
+//! What an action is worth is a matter of differences between actions at one state, and where a step is short these
+//! are a hundredth of the differences between states. `spread` is therefore the standard deviation between actions:
+//! with `a'` the action of another sample of the batch,
 //!
 //! ```text
-//! (1 - discount) E[Q_{c_k}(s0, mu(s0))] + E[w (c_k + discount Q_{c_k}(s', mu(s')) - Q_{c_k}(s, a))]
+//! spread = sqrt(pi)/2 mean_b |(Q_r - lambda'Q_c)(s_b, a'_b) - (Q_r - lambda'Q_c)(s_b, a_b)|
 //! ```
 //!
-//! The first term alone takes `1/((1 - discount) target_rate)` steps to forget where the critic started; an error
-//! common to all states cancels between the two where `E[w] = 1`. With `w` of the drawn policy itself this would be the
-//! doubly robust estimator (Tang et al. 2020, "Doubly robust bias reduction in infinite horizon off-policy estimation");
-//! `w` is the optimum's, so the estimate guides training and certifies nothing. It is of the quantity that the limit
-//! bounds where `discount` is the problem's `gamma`. Where the estimate exceeds the limit, a surcharge on the dual's price
-//! rises until it does not (projected ascent of the same Lagrangian, with the policy in the place of the optimum).
+//! which for normal values is their deviation; means of sizes, because a few states near failure would rule squares.
+//! For the same reason targets look `lookahead` logged steps ahead before they trust the critic: what the log did next
+//! is taken for what the policy would do (a bias that vanishes as the policy comes near the log's best), and one
+//! action's effect stands out by as much more.
+//!
+//! Two critics are fitted to common targets, those of the critic to which the next state is worth less, so that what
+//! is uncertain looks bad (fitted twins and smoothed targets: Fujimoto et al. 2018, "Addressing function approximation
+//! error"; a deterministic gradient beside a cloning term: Fujimoto and Gu 2021, "A minimalist approach"; returns over
+//! several logged steps without correction: Hessel et al. 2018, "Rainbow"). Their values serve to compare actions and
+//! say nothing of what the policy will earn or cost.
 //!
 //! For finitely many actions the value of the policy is an exact sum over actions, and the first term is
 //! `-w log pi(a|s)`.
@@ -37,21 +40,24 @@
 //! `[B, N, 1 + K]` with `N` the number of actions (1 for continuous ones): reward, then costs, in scaled units.
 
 use coptidice_core::rng::stream;
-use coptidice_nn::{Adam, NetworkSpec, NnError, Pool, exponential_average};
+use coptidice_nn::{NetworkSpec, NnError, Pool, exponential_average};
 use rand_distr::{Distribution as _, StandardNormal};
 
 use super::PolicyTrainer;
 use crate::config::Critic;
 use crate::learner::StateMut;
 use crate::policy::Head;
-use crate::problem::{ConstrainedCost, Problem};
+use crate::problem::Problem;
 use crate::sampler::Batch;
-use crate::trained::{TrainedNetwork, visit_adam};
+use crate::trained::TrainedNetwork;
 
 /// Noise on target actions is cut at this many deviations.
 const NOISE_CUT: f32 = 2.5;
-/// Initial states in each estimate of the policy's own return and costs.
-const STARTS: usize = 256;
+/// Share of the likelihood's derivative in the scales that is passed on. The layers below shall heed the locations
+/// alone; the scales' own weights move by Adam's steps, which do not depend on it.
+const SCALE_SHARE: f32 = 0.01;
+/// Mean size of the difference of two normal values to their standard deviation: `sqrt(pi)/2`.
+const DEVIATION_PER_DIFFERENCE: f64 = 0.886_226_925_452_758;
 /// The spread of values is taken to be at least this share of one and their mean: less is rounding.
 const SPREAD_MIN: f64 = 1e-6;
 
@@ -71,8 +77,6 @@ enum Space {
 pub(super) struct Critics {
     config: Critic,
     seed: u64,
-    /// Factor from the problem's discounts to the critic's.
-    rediscount: f32,
     space: Space,
     /// `1 + K`.
     values: usize,
@@ -92,40 +96,21 @@ pub(super) struct Critics {
     wanted_of_first: Vec<f32>,
     /// `[B, 1 + K]`: what the first twin says of the logged actions.
     said: Vec<f32>,
+    /// `[B, 1 + K]`: what it says at the same states of the actions logged for their neighbours in the batch.
+    exchanged: Vec<f32>,
     /// `[B, N, 1 + K]`.
     d_values: Vec<f32>,
     /// `[B, D + A]`.
     d_input: Vec<f32>,
     /// `[N]`: values and probabilities of one state's actions.
     scratch: Vec<[f64; 2]>,
-    /// `[K]`, scaled cost per step; empty where limits are not kept.
-    limits: Vec<f64>,
-    /// `[K]`: what is added to the dual's prices, scaled reward per scaled cost, and its optimiser.
-    surcharge: Vec<f32>,
-    d_surcharge: Vec<f32>,
-    surcharge_adam: Adam,
-    /// `[K]`: the dual's prices and the surcharges.
-    prices: Vec<f64>,
-    /// `[1 + K]`: the policy's own reward and costs per step, scaled.
-    own: Vec<f64>,
-    /// `[1 + K]`: from scaled to logged units.
-    unscale: Vec<f64>,
-    figures: Vec<f64>,
+    figures: [f64; 3],
 }
 
 impl Critics {
-    /// Names of the figures: mean squared error of the twins (scaled), spread of the values (scaled reward), how much
-    /// more the policy's actions are worth than the logged ones (in spreads), the policy's own reward and costs per
-    /// step, and the surcharges.
-    pub(super) fn figure_names(problem: &Problem<'_>) -> Vec<String> {
-        let mut names =
-            ["loss/critic", "critic/spread", "critic/gain", "policy/reward"].map(str::to_owned).to_vec();
-        names.extend(problem.costs.iter().map(|cost| format!("policy/cost/{}", cost.name)));
-        if problem.config.algo.keeps_limits() {
-            names.extend(problem.costs.iter().map(|cost| format!("surcharge/{}", cost.name)));
-        }
-        names
-    }
+    /// Mean squared error of the twins (scaled), spread of the values between actions (scaled reward), and how much
+    /// more the policy's actions are worth than the logged ones (in spreads).
+    pub(super) const FIGURES: [&'static str; 3] = ["loss/critic", "critic/spread", "critic/gain"];
 
     pub(super) fn new(problem: &Problem<'_>) -> Result<Self, NnError> {
         let config = problem.config;
@@ -146,17 +131,9 @@ impl Critics {
         };
         let twins = [twin("critic.0")?, twin("critic.1")?];
         let targets = [twins[0].params.clone(), twins[1].params.clone()];
-        let gamma = config.gamma;
-        let limits: Vec<f64> = match config.algo.keeps_limits() {
-            true => problem.costs.iter().map(ConstrainedCost::scaled_limit).collect(),
-            false => Vec::new(),
-        };
-        let unscale =
-            std::iter::once(problem.reward_scale).chain(problem.costs.iter().map(|cost| cost.scale));
         Ok(Critics {
             config: config.critic,
             seed: config.seed,
-            rediscount: (config.critic.discount / gamma) as f32,
             space,
             values,
             twins,
@@ -168,17 +145,11 @@ impl Critics {
             wanted: vec![0.0; size * values],
             wanted_of_first: vec![0.0; size * values],
             said: vec![0.0; size * values],
+            exchanged: vec![0.0; size * values],
             d_values: vec![0.0; size * count * values],
             d_input: vec![0.0; size * width],
             scratch: vec![[0.0; 2]; count],
-            surcharge: vec![0.0; limits.len()],
-            d_surcharge: vec![0.0; limits.len()],
-            surcharge_adam: Adam::new(limits.len(), config.multiplier_learning_rate),
-            limits,
-            prices: vec![0.0; values - 1],
-            own: vec![0.0; values],
-            unscale: unscale.map(|scale| 1.0 / scale).collect(),
-            figures: vec![0.0; Self::figure_names(problem).len()],
+            figures: [0.0; 3],
         })
     }
 
@@ -189,16 +160,17 @@ impl Critics {
         }
     }
 
-    /// One step of both twins towards the values of `policy`.
-    pub(super) fn step(&mut self, batch: &Batch, policy: &mut PolicyTrainer, pool: &Pool) {
+    /// One step of both twins towards the values of `policy`. `prices` is `[K]`, scaled reward per scaled cost.
+    pub(super) fn step(&mut self, batch: &Batch, prices: &[f64], policy: &mut PolicyTrainer, pool: &Pool) {
         self.next_actions(batch, policy, pool);
         for i in 0..2 {
             let TrainedNetwork { network, cache, .. } = &mut self.twins[i];
             let values = network.forward(&self.targets[i], &self.chosen, batch.size, cache, pool);
             self.next[i].copy_from_slice(values);
         }
-        self.want(batch);
+        self.want(batch, prices);
         self.inputs_at_logged(batch);
+        self.exchange(batch, pool);
         let mut loss = 0.0;
         for i in 0..2 {
             loss += self.fit(i, batch, pool) / 2.0;
@@ -212,7 +184,7 @@ impl Critics {
     fn next_actions(&mut self, batch: &Batch, policy: &mut PolicyTrainer, pool: &Pool) {
         let mut rng = stream(self.seed, "target action", batch.step);
         let smoothing = self.config.smoothing;
-        self.choose(batch.next_states(), batch.size, policy, pool, |u| {
+        self.choose(&batch.ahead.states, batch.size, policy, pool, |u| {
             let noise: f32 = StandardNormal.sample(&mut rng);
             u + smoothing * noise.clamp(-NOISE_CUT, NOISE_CUT)
         });
@@ -244,23 +216,27 @@ impl Critics {
         }
     }
 
-    /// Temporal-difference targets.
-    fn want(&mut self, batch: &Batch) {
+    /// Temporal-difference targets: those of the twin to which the state ahead is worth less.
+    fn want(&mut self, batch: &Batch, prices: &[f64]) {
         let (values, count) = (self.values, self.count());
         for b in 0..batch.size {
-            let discount = batch.discounts[b] * self.rediscount;
+            let discount = batch.ahead.discounts[b];
             for j in 0..values {
                 let [one, other] = [0, 1].map(|i| {
                     (0..count)
                         .map(|a| self.probability[b * count + a] * self.next[i][(b * count + a) * values + j])
                         .sum::<f32>()
                 });
-                let (now, then) = match j {
-                    0 => (batch.rewards[b], one.min(other)),
-                    _ => (batch.costs[b * (values - 1) + j - 1], one.max(other)),
-                };
-                self.wanted[b * values + j] = now + discount * then;
+                let now = batch.ahead.values[b * values + j];
                 self.wanted_of_first[b * values + j] = now + discount * one;
+                self.wanted[b * values + j] = now + discount * other;
+            }
+            let place = b * values..(b + 1) * values;
+            let [one, other] =
+                [&self.wanted_of_first, &self.wanted].map(|values| worth(&values[place.clone()], prices));
+            if one <= other {
+                let (first, wanted) = (&self.wanted_of_first[place.clone()], &mut self.wanted[place]);
+                wanted.copy_from_slice(first);
             }
         }
     }
@@ -279,6 +255,32 @@ impl Critics {
                 }
             }
             Space::Discrete { .. } => self.logged.copy_from_slice(states),
+        }
+    }
+
+    /// What the first twin, before its step, says at every state of the action that was logged for the next sample of
+    /// the batch.
+    fn exchange(&mut self, batch: &Batch, pool: &Pool) {
+        let (values, count, size) = (self.values, self.count(), batch.size);
+        if let Space::Continuous { middle, .. } = &self.space {
+            let width = self.logged.len() / size;
+            let dim = width - middle.len();
+            for b in 0..size {
+                let other = (b + 1) % size * width;
+                self.chosen[b * width..b * width + dim]
+                    .copy_from_slice(&self.logged[b * width..b * width + dim]);
+                self.chosen[b * width + dim..(b + 1) * width]
+                    .copy_from_slice(&self.logged[other + dim..other + width]);
+            }
+        } else {
+            self.chosen.copy_from_slice(&self.logged);
+        }
+        let TrainedNetwork { network, params, cache, .. } = &mut self.twins[0];
+        let outputs = network.forward(params, &self.chosen, size, cache, pool);
+        for b in 0..size {
+            let action = if batch.discrete { batch.action_ids[(b + 1) % size] as usize } else { 0 };
+            let place = (b * count + action) * values;
+            self.exchanged[b * values..(b + 1) * values].copy_from_slice(&outputs[place..place + values]);
         }
     }
 
@@ -310,67 +312,13 @@ impl Critics {
         &mut self,
         batch: &Batch,
         w: &[f32],
-        lambda: &[f64],
+        prices: &[f64],
         policy: &mut PolicyTrainer,
         pool: &Pool,
     ) -> f64 {
-        self.own_values(batch, w, policy, pool);
-        self.charge(lambda, pool);
-        let prices = std::mem::take(&mut self.prices);
-        let loss = policy.descend(batch, pool, |head, outputs, d_outputs| {
-            self.loss(head, batch, w, &prices, outputs, d_outputs, pool)
-        });
-        self.prices = prices;
-        for ((figure, own), unscale) in self.figures[3..].iter_mut().zip(&self.own).zip(&self.unscale) {
-            *figure = own * unscale;
-        }
-        let surcharges = &mut self.figures[3 + self.values..];
-        for ((figure, &surcharge), unscale) in
-            surcharges.iter_mut().zip(&self.surcharge).zip(&self.unscale[1..])
-        {
-            *figure = f64::from(surcharge) * self.unscale[0] / unscale;
-        }
-        loss
-    }
-
-    /// Reward and costs per step of the policy under its own discounted occupancy.
-    fn own_values(&mut self, batch: &Batch, w: &[f32], policy: &mut PolicyTrainer, pool: &Pool) {
-        let (count, values) = (self.count(), self.values);
-        let rows = batch.size.min(STARTS);
-        let width = self.chosen.len() / batch.size;
-        let starts = batch.initial_states();
-        let starts = &starts[..starts.len() / batch.size * rows];
-        self.choose(starts, rows, policy, pool, |u| u);
-        let TrainedNetwork { network, params, cache, .. } = &mut self.twins[0];
-        let said = network.forward(params, &self.chosen[..rows * width], rows, cache, pool);
-        for j in 0..values {
-            let first: f64 = (0..rows * count)
-                .map(|n| f64::from(self.probability[n]) * f64::from(said[n * values + j]))
-                .sum();
-            let rest: f64 = w
-                .iter()
-                .enumerate()
-                .map(|(b, &w)| {
-                    let place = b * values + j;
-                    f64::from(w) * f64::from(self.wanted_of_first[place] - self.said[place])
-                })
-                .sum();
-            self.own[j] = (1.0 - self.config.discount) * first / rows as f64 + rest / batch.size as f64;
-        }
-    }
-
-    /// Moves the surcharges and sets the prices.
-    fn charge(&mut self, lambda: &[f64], pool: &Pool) {
-        for (k, limit) in self.limits.iter().enumerate() {
-            self.d_surcharge[k] = (limit - self.own[1 + k]) as f32;
-        }
-        self.surcharge_adam.update(&mut self.surcharge, &self.d_surcharge, pool);
-        for surcharge in &mut self.surcharge {
-            *surcharge = surcharge.max(0.0);
-        }
-        for (k, price) in self.prices.iter_mut().enumerate() {
-            *price = lambda[k] + self.surcharge.get(k).map_or(0.0, |&surcharge| f64::from(surcharge));
-        }
+        policy.descend(batch, pool, |head, outputs, d_outputs| {
+            self.loss(head, batch, w, prices, outputs, d_outputs, pool)
+        })
     }
 
     /// The policy's loss and its derivative in the outputs, after [`Critics::step`] on the same batch.
@@ -391,6 +339,7 @@ impl Critics {
         let (closeness, worth) = if head.is_discrete() {
             (likelihood, self.guide_discrete(batch, prices, strength, outputs, d_outputs, pool))
         } else {
+            d_outputs.iter_mut().for_each(|d| *d *= SCALE_SHARE);
             let worth = self.guide_continuous(batch, prices, strength, outputs, d_outputs, pool);
             (self.closeness(*head, w, outputs, d_outputs), worth)
         };
@@ -400,16 +349,17 @@ impl Critics {
         closeness - strength * (worth - mean)
     }
 
-    /// Mean and standard deviation over the batch of `Q_r - prices'Q_c` at the logged actions.
+    /// Mean over the batch of `Q_r - prices'Q_c` at the logged actions, and its standard deviation between actions at
+    /// one state, from what an exchange of two samples' actions changes.
     fn logged_worth(&self, prices: &[f64]) -> (f64, f64) {
         let size = (self.said.len() / self.values) as f64;
-        let (sum, squares) =
-            self.said.chunks_exact(self.values).fold((0.0, 0.0), |(sum, squares), values| {
-                let worth = worth(values, prices);
-                (sum + worth, squares + worth * worth)
-            });
+        let pairs = self.said.chunks_exact(self.values).zip(self.exchanged.chunks_exact(self.values));
+        let (sum, sizes) = pairs.fold((0.0, 0.0), |(sum, sizes), (said, exchanged)| {
+            let (one, other) = (worth(said, prices), worth(exchanged, prices));
+            (sum + one, sizes + (other - one).abs())
+        });
         let mean = sum / size;
-        (mean, (squares / size - mean * mean).max(0.0).sqrt().max(SPREAD_MIN * (1.0 + mean.abs())))
+        (mean, (DEVIATION_PER_DIFFERENCE * sizes / size).max(SPREAD_MIN * (1.0 + mean.abs())))
     }
 
     /// Writes the derivative of `-strength mean(Q_r - prices'Q_c)` in the locations; returns that mean.
@@ -506,6 +456,10 @@ impl Critics {
         })
     }
 
+    pub(super) fn set_pace(&mut self, pace: f32) {
+        self.twins.iter_mut().for_each(|twin| twin.set_pace(pace));
+    }
+
     pub(super) fn figures(&self) -> &[f64] {
         &self.figures
     }
@@ -515,8 +469,6 @@ impl Critics {
             twin.visit_state(&format!("critic.{i}"), visit);
             visit(&format!("critic.{i}.target"), StateMut::F32(target));
         }
-        visit("critic.surcharge", StateMut::F32(&mut self.surcharge));
-        visit_adam(&mut self.surcharge_adam, "critic.surcharge", visit);
     }
 }
 

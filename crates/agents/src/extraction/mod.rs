@@ -9,6 +9,9 @@
 //! | `state_normalized` | the same with `w / (h(s) + floor)`, `h` fitted to `E[w given s]` | rests on `h` where `w` is rare |
 //! | `critic_guided` | squared distance to the log weighted by `w`, less the value of the policy's own action under `r - lambda'c` | rests on a critic at actions near the log's |
 //!
+//! Any positive function of the state may multiply the weights, so the states themselves may be drawn from anywhere:
+//! see [`crate::balance`]. Where the policy has steps of its own it is drawn from a dual that no longer moves.
+//!
 //! [`Extractor`] is what a learner holds: it takes a batch, its `w` and the prices `lambda`, and moves the policy.
 
 mod critic;
@@ -33,6 +36,9 @@ use state_weight::StateWeights;
 pub(crate) struct Extractor {
     policy: PolicyTrainer,
     method: Method,
+    /// `[K]`: what is added to the dual's prices, and the sums at the last step.
+    surcharges: Vec<f64>,
+    prices: Vec<f64>,
     policy_loss: f64,
     figure_names: Vec<String>,
 }
@@ -41,6 +47,27 @@ enum Method {
     WeightedBc,
     StateNormalized(Box<StateWeights>),
     CriticGuided(Box<Critics>),
+}
+
+/// What is added to the dual's prices for the policy that is drawn, `[K]`, scaled reward per scaled cost.
+///
+/// The optimum `pi*` of the dual maximises `R - lambda'C`. The policy `pi` that is drawn is not the optimum: let it fall
+/// short by `delta` under prices `lambda + surcharge`. Since `R(pi) - R* <= lambda'(C(pi) - C*)`,
+///
+/// ```text
+/// surcharge'(C(pi) - C*) <= delta
+/// ```
+///
+/// so that at the dual's prices alone nothing bounds what a shortfall costs. A surcharge of
+/// `caution * (deviation of rewards)/limit` turns a shortfall of `caution` deviations into one limit's worth of cost.
+fn surcharges(problem: &Problem<'_>) -> Vec<f64> {
+    let config = problem.config;
+    let price = |limit: f64| match config.algo.keeps_limits() {
+        true if limit > 0.0 => (config.caution * problem.reward_deviation / limit).min(config.lambda_max),
+        true if config.caution > 0.0 => config.lambda_max,
+        _ => 0.0,
+    };
+    problem.costs.iter().map(|cost| price(cost.scaled_limit())).collect()
 }
 
 impl Extractor {
@@ -53,13 +80,34 @@ impl Extractor {
         let figure_names = match &method {
             Method::WeightedBc => Vec::new(),
             Method::StateNormalized(_) => StateWeights::FIGURES.map(str::to_owned).to_vec(),
-            Method::CriticGuided(_) => Critics::figure_names(problem),
+            Method::CriticGuided(_) => Critics::FIGURES.map(str::to_owned).to_vec(),
         };
-        Ok(Extractor { policy: PolicyTrainer::new(problem)?, method, policy_loss: 0.0, figure_names })
+        let surcharges = surcharges(problem);
+        Ok(Extractor {
+            policy: PolicyTrainer::new(problem)?,
+            method,
+            prices: vec![0.0; surcharges.len()],
+            surcharges,
+            policy_loss: 0.0,
+            figure_names,
+        })
+    }
+
+    /// Sets the learning rates to a share of what was configured.
+    pub(crate) fn set_pace(&mut self, pace: f32) {
+        self.policy.set_pace(pace);
+        match &mut self.method {
+            Method::WeightedBc => {}
+            Method::StateNormalized(weights) => weights.set_pace(pace),
+            Method::CriticGuided(critics) => critics.set_pace(pace),
+        }
     }
 
     /// One step. `w` is `[B]`; `lambda` `[K]`, scaled reward per scaled cost, all zero where nothing is constrained.
     pub(crate) fn step(&mut self, batch: &Batch, w: &[f32], lambda: &[f64], pool: &Pool) {
+        for ((price, surcharge), lambda) in self.prices.iter_mut().zip(&self.surcharges).zip(lambda) {
+            *price = lambda + surcharge;
+        }
         self.policy_loss = match &mut self.method {
             Method::WeightedBc => self.policy.step(batch, w, pool),
             Method::StateNormalized(weights) => {
@@ -67,8 +115,8 @@ impl Extractor {
                 self.policy.step(batch, weights, pool)
             }
             Method::CriticGuided(critics) => {
-                critics.step(batch, &mut self.policy, pool);
-                critics.guide(batch, w, lambda, &mut self.policy, pool)
+                critics.step(batch, &self.prices, &mut self.policy, pool);
+                critics.guide(batch, w, &self.prices, &mut self.policy, pool)
             }
         };
     }

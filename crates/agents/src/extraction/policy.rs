@@ -83,6 +83,10 @@ impl PolicyTrainer {
         network.forward(params, states, rows, cache, pool)
     }
 
+    pub(super) fn set_pace(&mut self, pace: f32) {
+        self.trained.set_pace(pace);
+    }
+
     /// Moves the average. In the first `1/rate` steps it is the plain mean, so that the initial parameters leave no
     /// trace in it.
     fn follow(&mut self, pool: &Pool) {

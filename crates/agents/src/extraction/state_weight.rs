@@ -68,6 +68,10 @@ impl StateWeights {
         &self.weights
     }
 
+    pub(super) fn set_pace(&mut self, pace: f32) {
+        self.trained.set_pace(pace);
+    }
+
     pub(super) fn figures(&self) -> &[f64] {
         &self.figures
     }

@@ -66,13 +66,13 @@ fn critics_learn_the_values_of_a_fixed_policy() {
     let config = testing::config(
         &data,
         "extraction = \"critic_guided\"\nbatch_size = 64\nlearning_rate = 3e-3\nreward_scale = \"none\"\n\
-         normalize_observations = false\n[critic]\ndiscount = 0.8\ntarget_rate = 0.05\n",
+         normalize_observations = false\n[critic]\ndiscount = 0.8\nlookahead = 1\ntarget_rate = 0.05\n",
     );
     let problem = Problem::new(&config, &data).unwrap();
     let (mut policy, mut critics) = (PolicyTrainer::new(&problem).unwrap(), Critics::new(&problem).unwrap());
     let mut sampler = Sampler::new(&problem);
     for step in 0..3000 {
-        critics.step(sampler.draw(step), &mut policy, &pool());
+        critics.step(sampler.draw(step), &[0.4, 0.7], &mut policy, &pool());
     }
     let one_hot: Vec<f32> =
         (0..STATES * STATES).map(|i| f32::from(u8::from(i / STATES == i % STATES))).collect();
@@ -117,7 +117,7 @@ fn check_guidance(action: ActionSpace) {
     let lambda = [0.4, 1.3];
     let mut rng = stream(0, "weights", 0);
     let w: Vec<f32> = (0..16).map(|_| rng.random_range(0.0..2.0)).collect();
-    critics.step(batch, &mut policy, &pool());
+    critics.step(batch, &lambda, &mut policy, &pool());
     let head = head(&problem);
     let start: Vec<f32> =
         policy.outputs(batch.current_states(), 16, &pool()).iter().map(|x| 0.3 * x).collect();
@@ -191,4 +191,24 @@ fn weights_are_divided_by_their_mean_at_the_state() {
         assert!((found - expected).abs() < 0.05 * (1.0 + expected), "{found} for {expected}");
     }
     assert!(weights.figures()[1] > 0.0, "the weight of 4 is cut");
+}
+
+/// A surcharge is worth `caution` deviations of the reward for as much cost as the limit allows, in whatever units
+/// rewards and costs are scaled.
+#[test]
+fn surcharges_are_of_the_size_of_rewards_and_limits() {
+    let data = testing::random_log(3, ActionSpace::Continuous { dim: 1 }, 6, 20);
+    let rewards: Vec<f64> = data.rewards().iter().map(|&r| f64::from(r)).collect();
+    let mean = rewards.iter().sum::<f64>() / rewards.len() as f64;
+    let deviation = (rewards.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / rewards.len() as f64).sqrt();
+    for scale in ["\"none\"", "\"std\"", "7.0"] {
+        let config = testing::config(&data, &format!("caution = 0.3\nreward_scale = {scale}\n"));
+        let problem = Problem::new(&config, &data).unwrap();
+        for ((found, cost), limit) in surcharges(&problem).iter().zip(&problem.costs).zip([0.4, 0.3]) {
+            let unscaled = found * cost.scale / problem.reward_scale;
+            assert!((unscaled - 0.3 * deviation / limit).abs() < 1e-9, "{scale}: {unscaled}");
+        }
+        let free = testing::config(&data, "algo = \"optidice\"\ncaution = 0.3\n");
+        assert_eq!(surcharges(&Problem::new(&free, &data).unwrap()), [0.0, 0.0]);
+    }
 }

@@ -35,8 +35,8 @@ const LOG_NAME: &str = "simulated hazard navigation";
 /// In a directory of quickstart's own that is not a complete run, or no longer.
 const MARKER: &str = "quickstart.draft";
 
-/// The settings of `experiments/hazard`, over the defaults: little weight on staying near the log, much caution.
-const SETTINGS: &str = "alpha = 0.05\nepsilon = 0.2\n";
+/// The settings of `experiments/hazard`, over the defaults.
+const SETTINGS: &str = "caution = 0.05\n";
 
 /// Flags of `quickstart`.
 #[derive(Args)]
@@ -49,7 +49,7 @@ pub(crate) struct Quickstart {
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..1 << 63))]
     seed: u64,
     /// Gradient steps of each training run
-    #[arg(long, default_value_t = 6000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
     steps: u64,
 }
 

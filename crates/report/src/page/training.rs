@@ -5,8 +5,7 @@
 //! | `cost/C`, `cost_reweighted/C`, `cost_bound/C`, `limit/C` | cost `C` per step: estimate, estimate under the bound's weights, upper bound, limit |
 //! | `lambda/C`, `tau/C`, `kl/C` | multiplier, temperature of the bound, divergence of its weights |
 //! | `reward` | reward per step at the optimum |
-//! | `policy/reward`, `policy/cost/C`, `surcharge/C` | what the critics of guided extraction say of the policy itself, and what they add to the multiplier |
-//! | `critic/*` | spread of the critics' values, and what the policy's actions gain over the logged ones |
+//! | `critic/*` | spread of the critics' values between actions, and what the policy's actions gain over the logged ones |
 //! | `w/mean`, `w/effective_share`, `w/q05` … `w/max` | occupancy ratio within a batch |
 //! | `mu`, `nu/largest`, `loss/*`, `penalty/*` | multipliers, losses and gradient penalties |
 //!
@@ -39,11 +38,7 @@ impl<'a> Curves<'a> {
             curves = of_cost(curves, history, cost, epsilon);
         }
         curves = of_weights(
-            curves.curve(
-                Curve::new("Reward of the optimum", "reward per step")
-                    .metric("reward", "optimum")
-                    .metric("policy/reward", "policy, by its critic"),
-            ),
+            curves.curve(Curve::new("Reward of the optimum", "reward per step").metric("reward", "optimum")),
         );
         let loss = |title: &str, name: &str| {
             Curve::new(title, "loss").axis(Axis::linear("loss").robust()).metric(name, name).averaged(0.9)
@@ -79,8 +74,7 @@ fn of_cost<'a>(curves: Curves<'a>, history: &History, cost: &str, epsilon: Optio
         .axis(Axis::linear("cost per step").including(0.0).robust())
         .metric(name("cost"), "estimate")
         .metric(name("cost_bound"), "upper bound")
-        .metric(name("cost_reweighted"), "reweighted estimate")
-        .metric(name("policy/cost"), "policy, by its critic");
+        .metric(name("cost_reweighted"), "reweighted estimate");
     if let Some(limit) = history.last(&name("limit")) {
         estimate = estimate.reference(limit, format!("limit {}", significant(limit, 4)));
     }
@@ -96,8 +90,7 @@ fn of_cost<'a>(curves: Curves<'a>, history: &History, cost: &str, epsilon: Optio
         .curve(
             Curve::new(format!("{cost}: multiplier"), "reward per cost")
                 .from_zero()
-                .metric(name("lambda"), "lambda")
-                .metric(name("surcharge"), "surcharge"),
+                .metric(name("lambda"), "lambda"),
         )
         .curve(
             Curve::new(format!("{cost}: temperature of the bound"), "tau")
