@@ -14,6 +14,8 @@
 
 use std::collections::HashMap;
 
+use coptidice_core::rng::splitmix;
+
 use crate::policy::{Normalizer, NormalizerError};
 use crate::problem::TrainingRows;
 
@@ -66,14 +68,7 @@ impl Balance {
 /// A number for the cell of a normalised state. That two cells share one among `n` has a chance of about `n^2 / 2^65`:
 /// 3e-8 for a million.
 fn cell(state: &[f32]) -> u64 {
-    state.iter().fold(0x9e37_79b9_7f4a_7c15, |hash, &x| {
-        let side = (x / CELL).floor() as i64 as u64;
-        // The finaliser of SplitMix64, a bijection that mixes every bit into every other.
-        let mut z = (hash ^ side).wrapping_mul(0xbf58_476d_1ce4_e5b9).wrapping_add(0x94d0_49bb_1331_11eb);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    })
+    state.iter().fold(0, |hash, &x| splitmix(hash ^ (x / CELL).floor() as i64 as u64))
 }
 
 #[cfg(test)]

@@ -364,9 +364,10 @@ fn comparable(config: &TrainConfig) -> serde_json::Value {
         serde_json::to_string(config).expect("a validated configuration holds finite numbers and text");
     let mut value: serde_json::Value = serde_json::from_str(&text).expect("JSON just written is JSON");
     if let Some(fields) = value.as_object_mut() {
-        let fixed = if config.draws_afterwards() { "steps" } else { "" };
-        for field in FREE_FIELDS.into_iter().filter(|&field| field != fixed) {
-            fields.remove(field);
+        for field in FREE_FIELDS {
+            if field != "steps" || !config.draws_afterwards() {
+                fields.remove(field);
+            }
         }
     }
     value

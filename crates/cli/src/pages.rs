@@ -42,9 +42,6 @@ pub(crate) struct LogPicture {
 struct CostPicture {
     name: String,
     per_step: f64,
-    /// Least cost of a step; runs of earlier versions lack it.
-    #[serde(default)]
-    least: Option<f64>,
     per_episode: Vec<f64>,
 }
 
@@ -66,8 +63,7 @@ impl LogPicture {
         let costs = data.cost_names().iter().enumerate().map(|(k, name)| {
             let per_episode = data.episode_totals(|i| data.costs(i)[k]);
             let per_step = per_episode.iter().sum::<f64>() / data.len() as f64;
-            let least = (0..data.len()).map(|i| data.costs(i)[k]).reduce(f32::min).map(f64::from);
-            CostPicture { name: name.clone(), per_step, least, per_episode }
+            CostPicture { name: name.clone(), per_step, per_episode }
         });
         LogPicture {
             transitions: data.len(),

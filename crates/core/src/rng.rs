@@ -26,8 +26,9 @@ pub fn stream(seed: u64, purpose: &str, index: u64) -> Rng {
     Rng::from_seed(bytes)
 }
 
-/// One output of SplitMix64 (Steele, Lea and Flood 2014).
-fn splitmix(x: u64) -> u64 {
+/// One output of SplitMix64 (Steele, Lea and Flood 2014): a bijection that mixes every bit into every other.
+#[must_use]
+pub fn splitmix(x: u64) -> u64 {
     let z = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

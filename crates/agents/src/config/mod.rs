@@ -100,13 +100,12 @@ pub struct StateWeight {
 /// The critic of `extraction = "critic_guided"`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Critic {
-    /// Discount of the critic's values, in `[0, 1)`. As long as the dual's where that is below 1, the critic's
-    /// estimates of the policy are of the quantities that the limits bound.
+    /// Discount of the critic's values, in `[0, 1)`. They serve to compare actions, so that it may be below the dual's.
     pub discount: f64,
     /// Logged steps between a sample and the state that its target is bootstrapped from, at least 1. More of them
     /// tell actions apart where one alone changes little, and value what the log did next.
     pub lookahead: usize,
-    /// Weight of the critic, in standard deviations of its values, against closeness to the log, in squares of half
+    /// Weight of the critic, in standard deviations of its values between actions, against closeness to the log, in squares of half
     /// the action's range.
     pub guidance: f32,
     /// Rate at which the target networks follow, in `(0, 1]`.

@@ -31,6 +31,16 @@ pub(crate) enum Form {
     Half(Half),
 }
 
+impl Form {
+    /// The scratch of its products on this thread.
+    fn scratch(self) -> &'static std::thread::LocalKey<RefCell<Scratch>> {
+        match self {
+            Form::Single => &SCRATCH,
+            Form::Half(_) => &HALF_SCRATCH,
+        }
+    }
+}
+
 /// Most terms summed in registers: a tile of that depth fits the first-level cache, a panel the second.
 pub(crate) const DEPTH: usize = 1024;
 /// Rows of the left side that pass one after the other: they stay near while panels change.
@@ -154,11 +164,7 @@ pub(crate) fn multiply(
     width: usize,
     accumulate: bool,
 ) {
-    let scratch = match form {
-        Form::Single => &SCRATCH,
-        Form::Half(_) => &HALF_SCRATCH,
-    };
-    scratch.with_borrow_mut(|scratch| {
+    form.scratch().with_borrow_mut(|scratch| {
         let task = Multiply { out, x, packed, rows, depth, width, accumulate, scratch };
         match form {
             Form::Single => Arch::new().dispatch(task),
@@ -197,11 +203,7 @@ pub(crate) fn outer<'a>(
     width: usize,
     accumulate: bool,
 ) {
-    let scratch = match form {
-        Form::Single => &SCRATCH,
-        Form::Half(_) => &HALF_SCRATCH,
-    };
-    scratch.with_borrow_mut(|scratch| {
+    form.scratch().with_borrow_mut(|scratch| {
         let task = Outer { out, parts, height, stride, width, accumulate, scratch };
         match form {
             Form::Single => Arch::new().dispatch(task),
