@@ -3,6 +3,7 @@
 //! A cell is one variant on one log with one seed. Its run directory and its result have names made of these three,
 //! so a sweep that was stopped goes on where it was, and parts made on several machines lie beside each other.
 
+mod curves;
 mod results;
 
 use std::collections::BTreeMap;
@@ -18,10 +19,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::{Done, Failure};
 use crate::progress::Progress;
-use crate::run_directory::{read_json, write_json};
+use crate::run_directory::{read_json, write_json, write_text};
 use crate::simulate::{Request, environment, evaluate};
 use crate::training::{Job, stop_requested, train};
 
+pub(crate) use curves::CurvePoint;
 pub(crate) use results::tabulate;
 
 /// A sweep as it is written.
@@ -40,6 +42,8 @@ pub(crate) struct Plan {
     pub(crate) limit: f64,
     /// The limit's unit.
     pub(crate) limit_unit: LimitUnit,
+    /// Policies are also evaluated after every so many steps of their own training, and the curves drawn.
+    pub(crate) curve_every: Option<u64>,
     /// Settings of every variant.
     #[serde(default)]
     pub(crate) settings: toml::Table,
@@ -144,6 +148,9 @@ pub(crate) struct CellResult {
     pub(crate) promised_bound: Option<f64>,
     /// `lambda`, likewise.
     pub(crate) lambda: Option<f64>,
+    /// What the policy was on the way.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) curve: Vec<CurvePoint>,
 }
 
 impl Plan {
@@ -151,6 +158,9 @@ impl Plan {
     fn check(&self) -> Result<(), String> {
         if self.limit_unit == LimitUnit::Episode {
             return Err("sweeps compare costs per step; give the limit per step".to_owned());
+        }
+        if self.curve_every == Some(0) {
+            return Err("curve_every is a number of steps from 1".to_owned());
         }
         if self.episodes == 0 || self.seeds.is_empty() || self.logs.is_empty() || self.variants.is_empty() {
             return Err("episodes, seeds, logs and variants must be at least one each".to_owned());
@@ -175,7 +185,13 @@ impl Plan {
             }
         }
         for settings in std::iter::once(&self.settings).chain(self.variants.iter().map(|v| &v.settings)) {
-            if let Some(key) = ["seed", "threads", "limits"].iter().find(|key| settings.contains_key(**key)) {
+            let curve: &[&str] = match self.curve_every {
+                Some(_) => &["checkpoint_every", "keep_checkpoints"],
+                None => &[],
+            };
+            if let Some(key) =
+                ["seed", "threads", "limits"].iter().chain(curve).find(|key| settings.contains_key(**key))
+            {
                 return Err(format!("the sweep itself sets {key}; leave it out of the settings"));
             }
         }
@@ -287,6 +303,21 @@ impl Sweep {
         self.out.join("cells").join(format!("{}.json", cell.name()))
     }
 
+    /// The same episodes for every policy.
+    fn request(&self) -> Request {
+        Request { episodes: self.plan.episodes, seed: 0, acting: None, limits: None, record_paths: 0 }
+    }
+
+    /// Where a cell's time of training goes.
+    fn seconds_path(&self, cell: Cell<'_>) -> PathBuf {
+        self.result_path(cell).with_extension("seconds")
+    }
+
+    /// How long a cell trained, one thread, on the machine that did it; unknown for one that was stopped on the way.
+    pub(crate) fn seconds(&self, cell: Cell<'_>) -> Option<f64> {
+        std::fs::read_to_string(self.seconds_path(cell)).ok()?.trim().parse().ok()
+    }
+
     /// The configuration of a cell.
     fn config(&self, cell: Cell<'_>) -> Result<RawConfig, Failure> {
         let mut settings = self.plan.settings.clone();
@@ -295,6 +326,9 @@ impl Sweep {
         drop_foreign(&mut raw, &cell.variant.settings);
         raw.seed = Some(cell.seed);
         raw.threads = Some(1);
+        if let Some(steps) = self.plan.curve_every {
+            (raw.checkpoint_every, raw.keep_checkpoints) = (Some(steps), Some(usize::MAX));
+        }
         raw.limits = vec![RawLimit {
             cost: self.data(&cell.log.name).cost_names().first().cloned(),
             limit: self.plan.limit,
@@ -372,17 +406,20 @@ pub(crate) fn run(sweep: &Sweep, shard: Option<Shard>, jobs: usize) -> Done {
 
 fn run_cell(sweep: &Sweep, cell: Cell<'_>) -> Done {
     let directory = sweep.out.join("runs").join(cell.name());
+    let resumed = directory.join("manifest.json").exists();
     let job = Job {
         data: sweep.data(&cell.log.name),
         problems: Vec::new(),
         log_name: cell.log.name.clone(),
         raw: sweep.config(cell)?,
         out: &directory,
-        resume: directory.join("manifest.json").exists(),
+        resume: resumed,
         command: std::env::args().collect(),
         show_progress: false,
     };
-    let (run, _, outcome) = train(job)?;
+    let started = std::time::Instant::now();
+    let (run, config, outcome) = train(job)?;
+    let seconds = started.elapsed().as_secs_f64();
     let history = match outcome {
         // Nothing was trained.
         TrainOutcome::Infeasible(_) => History::default(),
@@ -393,17 +430,15 @@ fn run_cell(sweep: &Sweep, cell: Cell<'_>) -> Done {
     match outcome {
         TrainOutcome::Finished { policy, .. } => {
             let env = environment(&sweep.plan.environment)?;
-            let request = Request {
-                episodes: sweep.plan.episodes,
-                seed: 0,
-                acting: None,
-                limits: None,
-                record_paths: 0,
-            };
-            let evaluation = evaluate(&policy, env.as_ref(), &request)?;
+            let evaluation = evaluate(&policy, env.as_ref(), &sweep.request())?;
             result.return_mean = Some(evaluation.return_mean);
             result.cost_per_step = evaluation.cost_per_step;
             result.share_over_limit = evaluation.share_over_limit;
+            result.curve = curves::trace(sweep, cell, &config, &directory)?;
+            // Apart from the results, which are the same on every machine.
+            if !resumed {
+                write_text(&sweep.seconds_path(cell), &format!("{seconds:.1}\n"))?;
+            }
         }
         TrainOutcome::Diverged { quantity, step, .. } => {
             result.outcome = format!("diverged at step {step}: {quantity}");
@@ -438,5 +473,6 @@ fn promises(cell: Cell<'_>, settings: String, fingerprint: String, history: &His
         promised_cost: first("cost/").map(|cost| cost / mass),
         promised_bound: first("cost_bound/"),
         lambda: first("lambda/"),
+        curve: Vec::new(),
     }
 }

@@ -177,8 +177,8 @@ pub struct TrainConfig {
     pub balance: f64,
     /// How the policy is drawn from `w`.
     pub extraction: Extraction,
-    /// What the policy of a guided extraction pays for costs above the dual's price: so many standard deviations of the
-    /// reward for as much cost as the limit allows.
+    /// What the policy of a guided extraction pays for costs: so many standard deviations of the reward for as much
+    /// cost as the limit allows.
     pub caution: f64,
     /// Weights of the state-normalised extraction.
     pub state_weight: StateWeight,
@@ -219,7 +219,7 @@ impl TrainConfig {
 
     /// Whether the policy has steps of its own, after the dual's.
     #[must_use]
-    pub(crate) fn draws_afterwards(&self) -> bool {
+    pub fn draws_afterwards(&self) -> bool {
         self.dual_share < 1.0 && self.algo != Algorithm::Bc
     }
 

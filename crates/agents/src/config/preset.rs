@@ -47,7 +47,7 @@ fn fast(algo: Algorithm) -> TrainConfig {
         steps: 60_000,
         dual_share: 0.2,
         balance: 0.5,
-        caution: 0.25,
+        caution: 0.04,
         batch_size: 256,
         alpha: 0.5,
         learning_rate: 1e-3,

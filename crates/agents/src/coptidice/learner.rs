@@ -235,13 +235,13 @@ impl Learner for DiceLearner {
             let progress = (batch.step - dual_steps) as f64 / (steps - dual_steps) as f64;
             self.extractor.set_pace((1.0 - (1.0 - LAST_PACE) * progress) as f32);
             self.flow(batch, pool);
-            self.extractor.step(batch, &self.w, &self.multipliers.lambda, pool);
+            self.extractor.step(batch, &self.w, pool);
             self.metrics.record_policy(&self.extractor);
             return;
         }
         self.gradients(batch, pool);
         if !self.config.draws_afterwards() {
-            self.extractor.step(batch, &self.w, &self.multipliers.lambda, pool);
+            self.extractor.step(batch, &self.w, pool);
         }
         self.metrics.record(batch, &self.w, &self.figures, &self.multipliers, &self.extractor);
         self.nu.update(pool);

@@ -1,23 +1,23 @@
 //! Extraction guided by a critic of the policy that is being drawn.
 //!
-//! At the dual's prices `lambda` the optimum maximises reward less priced costs near the log. Weighting samples finds
-//! its actions only where the log holds them, and averages where the log holds several ways. Here the policy `mu(s)`
-//! (the location of its Gaussian) descends
+//! The optimum maximises reward less priced costs near the log. Weighting samples finds its actions only where the log
+//! holds them, and averages where the log holds several ways. Here the policy `mu(s)` (the location of its Gaussian)
+//! descends
 //!
 //! ```text
-//! mean_b [ w_b |u(mu(s_b)) - u(a_b)|^2  -  guidance/spread (Q_r - lambda'Q_c)(s_b, mu(s_b)) ]
+//! mean_b [ w_b |u(mu(s_b)) - u(a_b)|^2  -  guidance/spread (Q_r - p'Q_c)(s_b, mu(s_b)) ]
 //! ```
 //!
-//! where `u` maps the action's logged range to `[-1, 1]`, and `Q_r`, `Q_{c_k}` are discounted rewards and costs under
-//! *this policy*, fitted by temporal differences on the logged transitions. Away from the log the first term rules,
-//! where several ways are near the second picks one.
+//! at prices `p` of the costs, where `u` maps the action's logged range to `[-1, 1]`, and `Q_r`, `Q_{c_k}` are discounted
+//! rewards and costs under *this policy*, fitted by temporal differences on the logged transitions. Away from the log
+//! the first term rules, where several ways are near the second picks one.
 //!
 //! What an action is worth is a matter of differences between actions at one state, and where a step is short these
 //! are a hundredth of the differences between states. `spread` is therefore the standard deviation between actions:
 //! with `a'` the action of another sample of the batch,
 //!
 //! ```text
-//! spread = sqrt(pi)/2 mean_b |(Q_r - lambda'Q_c)(s_b, a'_b) - (Q_r - lambda'Q_c)(s_b, a_b)|
+//! spread = sqrt(pi)/2 mean_b |(Q_r - p'Q_c)(s_b, a'_b) - (Q_r - p'Q_c)(s_b, a_b)|
 //! ```
 //!
 //! which for normal values is their deviation; means of sizes, because a few states near failure would rule squares.
@@ -498,9 +498,9 @@ fn starting_values(problem: &Problem<'_>) -> Vec<f64> {
         .collect()
 }
 
-/// `Q_r - lambda'Q_c` from one state's values.
-fn worth(values: &[f32], lambda: &[f64]) -> f64 {
-    let costs = values[1..].iter().zip(lambda);
+/// `Q_r - p'Q_c` from one state's values.
+fn worth(values: &[f32], prices: &[f64]) -> f64 {
+    let costs = values[1..].iter().zip(prices);
     f64::from(values[0]) - costs.map(|(&cost, price)| price * f64::from(cost)).sum::<f64>()
 }
 

@@ -7,12 +7,12 @@
 //! |---|---|---|
 //! | `weighted_bc` | `-mean(w log pi)` (`eq:weighted_bc`) | states that the optimum passes quickly have next to no weight; ways that must not be averaged are |
 //! | `state_normalized` | the same with `w / (h(s) + floor)`, `h` fitted to `E[w given s]` | rests on `h` where `w` is rare |
-//! | `critic_guided` | squared distance to the log weighted by `w`, less the value of the policy's own action under `r - lambda'c` | rests on a critic at actions near the log's |
+//! | `critic_guided` | squared distance to the log weighted by `w`, less the value of the policy's own action under `r - prices'c` | rests on a critic at actions near the log's |
 //!
 //! Any positive function of the state may multiply the weights, so the states themselves may be drawn from anywhere:
 //! see [`crate::balance`]. Where the policy has steps of its own it is drawn from a dual that no longer moves.
 //!
-//! [`Extractor`] is what a learner holds: it takes a batch, its `w` and the prices `lambda`, and moves the policy.
+//! [`Extractor`] is what a learner holds: it takes a batch and its `w`, and moves the policy.
 
 mod critic;
 mod policy;
@@ -36,8 +36,7 @@ use state_weight::StateWeights;
 pub(crate) struct Extractor {
     policy: PolicyTrainer,
     method: Method,
-    /// `[K]`: what is added to the dual's prices, and the sums at the last step.
-    surcharges: Vec<f64>,
+    /// `[K]`, scaled reward per scaled cost.
     prices: Vec<f64>,
     policy_loss: f64,
     figure_names: Vec<String>,
@@ -49,18 +48,22 @@ enum Method {
     CriticGuided(Box<Critics>),
 }
 
-/// What is added to the dual's prices for the policy that is drawn, `[K]`, scaled reward per scaled cost.
+/// What the policy of a guided extraction pays for costs, `[K]`, scaled reward per scaled cost:
+/// `caution * (deviation of rewards)/limit`.
 ///
-/// The optimum `pi*` of the dual maximises `R - lambda'C`. The policy `pi` that is drawn is not the optimum: let it fall
-/// short by `delta` under prices `lambda + surcharge`. Since `R(pi) - R* <= lambda'(C(pi) - C*)`,
+/// Why not the dual's `lambda`. It is the price at which the optimum *near the log* meets the limit, `alpha` saying how
+/// near: the further the log is over the limit, the higher it is, whether or not costs earn anything. Its work is done
+/// in `w`, which already says what to stay close to. Under a critic a high price multiplies the errors of `Q_c`, and
+/// from a policy that falls `delta` short of its optimum under prices `p`, since `R(pi) - R* <= lambda'(C(pi) - C*)`
+/// with the multipliers `lambda` of the limits alone,
 ///
 /// ```text
-/// surcharge'(C(pi) - C*) <= delta
+/// (p - lambda)'(C(pi) - C*) <= delta
 /// ```
 ///
-/// so that at the dual's prices alone nothing bounds what a shortfall costs. A surcharge of
-/// `caution * (deviation of rewards)/limit` turns a shortfall of `caution` deviations into one limit's worth of cost.
-fn surcharges(problem: &Problem<'_>) -> Vec<f64> {
+/// so that what protects the limits is a price above those multipliers, by an amount that turns the shortfall to be
+/// expected (a few hundredths of the rewards' deviation) into one limit's worth of cost. That is `caution`.
+fn prices(problem: &Problem<'_>) -> Vec<f64> {
     let config = problem.config;
     let price = |limit: f64| match config.algo.keeps_limits() {
         true if limit > 0.0 => (config.caution * problem.reward_deviation / limit).min(config.lambda_max),
@@ -82,12 +85,10 @@ impl Extractor {
             Method::StateNormalized(_) => StateWeights::FIGURES.map(str::to_owned).to_vec(),
             Method::CriticGuided(_) => Critics::FIGURES.map(str::to_owned).to_vec(),
         };
-        let surcharges = surcharges(problem);
         Ok(Extractor {
             policy: PolicyTrainer::new(problem)?,
             method,
-            prices: vec![0.0; surcharges.len()],
-            surcharges,
+            prices: prices(problem),
             policy_loss: 0.0,
             figure_names,
         })
@@ -103,11 +104,8 @@ impl Extractor {
         }
     }
 
-    /// One step. `w` is `[B]`; `lambda` `[K]`, scaled reward per scaled cost, all zero where nothing is constrained.
-    pub(crate) fn step(&mut self, batch: &Batch, w: &[f32], lambda: &[f64], pool: &Pool) {
-        for ((price, surcharge), lambda) in self.prices.iter_mut().zip(&self.surcharges).zip(lambda) {
-            *price = lambda + surcharge;
-        }
+    /// One step. `w` is `[B]`.
+    pub(crate) fn step(&mut self, batch: &Batch, w: &[f32], pool: &Pool) {
         self.policy_loss = match &mut self.method {
             Method::WeightedBc => self.policy.step(batch, w, pool),
             Method::StateNormalized(weights) => {

@@ -114,16 +114,16 @@ fn check_guidance(action: ActionSpace) {
     let (mut policy, mut critics) = (PolicyTrainer::new(&problem).unwrap(), Critics::new(&problem).unwrap());
     let mut sampler = Sampler::new(&problem);
     let batch = sampler.draw(0);
-    let lambda = [0.4, 1.3];
+    let prices = [0.4, 1.3];
     let mut rng = stream(0, "weights", 0);
     let w: Vec<f32> = (0..16).map(|_| rng.random_range(0.0..2.0)).collect();
-    critics.step(batch, &lambda, &mut policy, &pool());
+    critics.step(batch, &prices, &mut policy, &pool());
     let head = head(&problem);
     let start: Vec<f32> =
         policy.outputs(batch.current_states(), 16, &pool()).iter().map(|x| 0.3 * x).collect();
     let mut d_outputs = vec![0.0; start.len()];
     let mut ignored = vec![0.0; start.len()];
-    critics.loss(&head, batch, &w, &lambda, &start, &mut d_outputs, &pool());
+    critics.loss(&head, batch, &w, &prices, &start, &mut d_outputs, &pool());
     let places: Vec<usize> = match head {
         // Scales and logits of a single Gaussian follow the likelihood alone, which has tests of its own.
         Head::Mixture { action_dim, .. } => (0..start.len()).filter(|i| i / action_dim % 3 == 1).collect(),
@@ -134,7 +134,7 @@ fn check_guidance(action: ActionSpace) {
         let mut at = |h: f32| {
             let mut outputs = start.clone();
             outputs[i] += h;
-            critics.loss(&head, batch, &w, &lambda, &outputs, &mut ignored, &pool())
+            critics.loss(&head, batch, &w, &prices, &outputs, &mut ignored, &pool())
         };
         let difference = (at(1e-2) - at(-1e-2)) / 2e-2;
         let found = f64::from(d_outputs[i]);
@@ -193,10 +193,10 @@ fn weights_are_divided_by_their_mean_at_the_state() {
     assert!(weights.figures()[1] > 0.0, "the weight of 4 is cut");
 }
 
-/// A surcharge is worth `caution` deviations of the reward for as much cost as the limit allows, in whatever units
+/// A price is worth `caution` deviations of the reward for as much cost as the limit allows, in whatever units
 /// rewards and costs are scaled.
 #[test]
-fn surcharges_are_of_the_size_of_rewards_and_limits() {
+fn prices_are_of_the_size_of_rewards_and_limits() {
     let data = testing::random_log(3, ActionSpace::Continuous { dim: 1 }, 6, 20);
     let rewards: Vec<f64> = data.rewards().iter().map(|&r| f64::from(r)).collect();
     let mean = rewards.iter().sum::<f64>() / rewards.len() as f64;
@@ -204,11 +204,11 @@ fn surcharges_are_of_the_size_of_rewards_and_limits() {
     for scale in ["\"none\"", "\"std\"", "7.0"] {
         let config = testing::config(&data, &format!("caution = 0.3\nreward_scale = {scale}\n"));
         let problem = Problem::new(&config, &data).unwrap();
-        for ((found, cost), limit) in surcharges(&problem).iter().zip(&problem.costs).zip([0.4, 0.3]) {
+        for ((found, cost), limit) in prices(&problem).iter().zip(&problem.costs).zip([0.4, 0.3]) {
             let unscaled = found * cost.scale / problem.reward_scale;
             assert!((unscaled - 0.3 * deviation / limit).abs() < 1e-9, "{scale}: {unscaled}");
         }
         let free = testing::config(&data, "algo = \"optidice\"\ncaution = 0.3\n");
-        assert_eq!(surcharges(&Problem::new(&free, &data).unwrap()), [0.0, 0.0]);
+        assert_eq!(prices(&Problem::new(&free, &data).unwrap()), [0.0, 0.0]);
     }
 }

@@ -35,9 +35,6 @@ const LOG_NAME: &str = "simulated hazard navigation";
 /// In a directory of quickstart's own that is not a complete run, or no longer.
 const MARKER: &str = "quickstart.draft";
 
-/// The settings of `experiments/hazard`, over the defaults.
-const SETTINGS: &str = "caution = 0.05\n";
-
 /// Flags of `quickstart`.
 #[derive(Args)]
 pub(crate) struct Quickstart {
@@ -140,7 +137,7 @@ impl Quickstart {
             steps: Some(self.steps),
             seed: Some(self.seed),
             limits: vec![RawLimit { cost: None, limit: LIMIT, unit: Some(LimitUnit::Step), horizon: None }],
-            ..RawConfig::from_toml(SETTINGS).map_err(|error| Failure::work(&error))?
+            ..RawConfig::default()
         };
         let draft = self.draft_path(algorithm);
         std::fs::create_dir_all(&draft).map_err(|error| Failure::writing(&draft, &error))?;
@@ -262,6 +259,7 @@ fn logged_row(data: &Transitions) -> coptidice_report::page::EvaluationRow {
 
 #[cfg(test)]
 mod tests {
+    /// Quickstart trains with defaults, and so does the experiment of which it is one cell.
     #[test]
     fn settings_are_those_of_the_experiment() {
         let plan: toml::Table =
@@ -272,6 +270,6 @@ mod tests {
         experiment.extend(coptidice["settings"].as_table().expect("settings").clone());
         experiment.remove("steps");
         experiment.remove("algo");
-        assert_eq!(toml::from_str::<toml::Table>(super::SETTINGS).expect("valid TOML"), experiment);
+        assert_eq!(experiment, toml::Table::new());
     }
 }

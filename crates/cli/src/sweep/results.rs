@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use coptidice_core::statistics::{mean, standard_error};
 use coptidice_data::Transitions;
 
-use super::{CellResult, Sweep};
+use super::{CellResult, Sweep, curves};
 use crate::failure::Failure;
 use crate::run_directory::write_text;
 
@@ -31,6 +31,7 @@ pub(crate) fn tabulate(sweep: &Sweep) -> Result<String, Failure> {
         plan.limit,
         plan.limit_unit
     );
+    let (mut all, mut times) = (Vec::new(), String::from("log,variant,seed,seconds\n"));
     for log in &plan.logs {
         let _ = write!(page, "\n## {}\n\n{}\n\n", log.name, describe(sweep.data(&log.name), plan.limit));
         page.push_str("| | return | cost per step | episodes over | dual: reward per step | dual: cost | dual: bound | lambda |\n|---|---|---|---|---|---|---|---|\n");
@@ -39,15 +40,23 @@ pub(crate) fn tabulate(sweep: &Sweep) -> Result<String, Failure> {
             for cell in sweep.cells() {
                 if cell.log.name == log.name && cell.variant.name == variant.name {
                     cells.extend(sweep.result(cell)?);
+                    if let Some(seconds) = sweep.seconds(cell) {
+                        let _ = writeln!(times, "{},{},{},{seconds:.1}", log.name, variant.name, cell.seed);
+                    }
                 }
             }
             if !cells.is_empty() {
                 row(&mut csv, &mut page, &cells, plan.limit);
             }
+            all.extend(cells);
         }
     }
     write_text(&sweep.out().join("results.csv"), &csv)?;
     write_text(&sweep.out().join("results.md"), &page)?;
+    write_text(&sweep.out().join("times.csv"), &times)?;
+    if plan.curve_every.is_some() {
+        curves::draw(sweep, &all)?;
+    }
     Ok(page)
 }
 
