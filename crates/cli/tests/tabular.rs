@@ -1,7 +1,8 @@
 //! Finite CMDPs and the paper's experiments, as a user runs them.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -503,6 +504,13 @@ fn threads_shards_and_resumption_give_the_same_results() {
         succeeded(&reproduce("tabular-fig1", &at(&name), &[&runs[..], &["--shard", shard]].concat()));
         assert!(!at(&name).join("results.csv").exists(), "a part is no result");
     }
+    // Part 1 has runs 0 to 24 and the last one, part 2 those between: neither passes for the whole.
+    for (given, lacking) in [("1of2", "part 2/2"), ("2of2", "part 1/2")] {
+        let refused = coptidice(&["reproduce", "merge", text(&at(given)), "--out", text(&at("merged"))]);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(stderr(&refused).contains(lacking), "{}", stderr(&refused));
+        assert!(!at("merged").exists());
+    }
     let merged = ["reproduce", "merge", text(&at("1of2")), text(&at("2of2")), "--out", text(&at("merged"))]
         .map(str::to_owned);
     succeeded(&coptidice(&merged.each_ref().map(String::as_str)));
@@ -523,6 +531,67 @@ fn threads_shards_and_resumption_give_the_same_results() {
     assert!(stderr(&refused).contains("--resume"));
     succeeded(&reproduce("tabular-fig1", &at("grown"), &[&runs[..], &["--resume"]].concat()));
     assert_eq!(results("one"), results("grown"));
+}
+
+/// Every file under a directory.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let (mut found, mut pending) = (Vec::new(), vec![directory.to_owned()]);
+    while let Some(path) = pending.pop() {
+        if path.is_dir() {
+            pending.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+        } else {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Killed without notice twice, what it was writing cut off and a finished file damaged: going on gives the bytes of a
+/// run that nothing happened to.
+#[test]
+fn a_run_that_was_killed_goes_on_to_the_same_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    let (whole, killed) = (directory.path().join("whole"), directory.path().join("killed"));
+    let runs = ["--runs", "76"];
+    succeeded(&reproduce("tabular-fig1", &whole, &runs));
+    let chunks = |out: &Path| -> Vec<PathBuf> {
+        files(out).into_iter().filter(|path| path.extension().is_some_and(|e| e == "bin")).collect()
+    };
+    assert_eq!(chunks(&whole).len(), 4);
+    for finished in [1, 2] {
+        let arguments = ["reproduce", "tabular-fig1", "--out", text(&killed), "--trajectories", "10,20"];
+        let mut child = Command::new(env!("CARGO_BIN_EXE_coptidice"))
+            .args(arguments)
+            .args(runs)
+            .args(["--threads", "1", "--resume"])
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        while !killed.exists() || chunks(&killed).len() < finished {
+            assert!(child.try_wait().unwrap().is_none(), "it ended before it could be killed");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!killed.join("results.csv").exists(), "killed with chunks left to compute");
+    }
+    let left = chunks(&killed);
+    let damaged = std::fs::read(&left[0]).unwrap();
+    std::fs::write(&left[0], &damaged[..damaged.len() / 2]).unwrap();
+    let cut_off = left[0].with_file_name("chunk-000003.bin.tmp");
+    std::fs::write(cut_off, &damaged[..100]).unwrap();
+    succeeded(&reproduce("tabular-fig1", &killed, &[&runs[..], &["--resume"]].concat()));
+    // The page alone tells the command that made it.
+    let content = |out: &Path| -> BTreeMap<PathBuf, Vec<u8>> {
+        let kept = files(out).into_iter().filter(|path| !path.ends_with("report.html"));
+        kept.map(|path| (path.strip_prefix(out).unwrap().to_owned(), std::fs::read(path).unwrap())).collect()
+    };
+    let (expected, found) = (content(&whole), content(&killed));
+    assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+    for (name, bytes) in expected {
+        assert!(found[&name] == bytes, "{} differs", name.display());
+    }
 }
 
 #[test]

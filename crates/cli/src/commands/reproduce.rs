@@ -79,6 +79,9 @@ pub(crate) struct Merge {
     /// Directory for results.csv, figure.svg and report.html
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
+    /// Only the first N runs [default: all that were asked for when the parts were computed]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    runs: Option<u64>,
     /// Which experiment, where the parts hold several
     #[arg(long, value_name = "NAME", value_parser = parse_experiment)]
     experiment: Option<Experiment>,
@@ -156,7 +159,6 @@ impl Merge {
     fn run(self) -> Done {
         let mut found: Vec<ExperimentConfig> = Vec::new();
         for part in &self.parts {
-            // A name mistyped would leave out its runs, and if they are the last ones nothing would show it.
             if !part.is_dir() {
                 return Err(Failure::usage(
                     format!("{}: there is no such directory", part.display()),
@@ -187,7 +189,8 @@ impl Merge {
                 ));
             }
         };
-        let results = experiments::merge(config, &self.parts, &self.out).map_err(|error| classify(&error))?;
+        let results = experiments::merge(config, &self.parts, self.runs, &self.out)
+            .map_err(|error| classify(&error))?;
         finish(&results, &self.out)
     }
 }

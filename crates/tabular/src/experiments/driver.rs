@@ -1,5 +1,6 @@
 //! Runs, shards, threads, resumption and merging.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 
 use super::cell::{CellResult, Worker};
-use super::store::{self, CHUNK_RUNS};
+use super::store::{self, CHUNK_RUNS, Chunk, Plan};
 use super::{ExperimentConfig, ExperimentError, Results};
 
 /// Part `index` of `count` of the chunks, counted from one.
@@ -23,6 +24,12 @@ pub struct Shard {
 impl Default for Shard {
     fn default() -> Self {
         Self { index: 1, count: 1 }
+    }
+}
+
+impl std::fmt::Display for Shard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.index, self.count)
     }
 }
 
@@ -41,6 +48,12 @@ pub struct RunOptions {
     pub threads: usize,
     /// Whether to go on with chunks that exist.
     pub resume: bool,
+}
+
+impl RunOptions {
+    fn plan(&self) -> Plan {
+        Plan { runs: self.runs, shards: self.shard.count }
+    }
 }
 
 /// How far a computation is, in cells of this shard.
@@ -85,7 +98,7 @@ pub fn run(
     if !options.resume && chunks.iter().any(|&c| store::path(&directory, c).exists()) {
         return Err(ExperimentError::Exists(directory));
     }
-    let missing: Vec<u64> = chunks.iter().copied().filter(|&c| !complete(&directory, options, c)).collect();
+    let missing = missing(&directory, options, &chunks)?;
     let per_run = options.config.cells_per_run() as u64;
     let cells = |chunks: &[u64]| chunks.iter().map(|&c| runs_of(c, options.runs) * per_run).sum::<u64>();
     let total = cells(&chunks);
@@ -121,12 +134,23 @@ fn runs_of(chunk: u64, runs: u64) -> u64 {
     (runs - chunk * CHUNK_RUNS).min(CHUNK_RUNS)
 }
 
-/// Whether a chunk is on disk with all the runs that are asked for. A damaged one counts as absent: it is computed
-/// anew.
-fn complete(directory: &Path, options: &RunOptions, chunk: u64) -> bool {
-    let wanted = runs_of(chunk, options.runs) as usize * options.config.cells_per_run();
-    let found = store::read(&store::path(directory, chunk), &options.config, chunk);
-    found.ok().flatten().is_some_and(|cells| cells.len() >= wanted)
+/// Those of the chunks that are not on disk with all the runs that are asked for. A damaged one counts as absent: it
+/// is computed anew. One that was computed for fewer runs learns that it is now a part of more.
+fn missing(directory: &Path, options: &RunOptions, chunks: &[u64]) -> Result<Vec<u64>, ExperimentError> {
+    let mut missing = Vec::new();
+    for &index in chunks {
+        let wanted = runs_of(index, options.runs) as usize * options.config.cells_per_run();
+        let path = store::path(directory, index);
+        let found = store::read(&path, &options.config, index).ok().flatten();
+        match found.filter(|chunk| chunk.cells.len() >= wanted) {
+            Some(chunk) if chunk.plan.runs < options.runs => {
+                store::write(&path, &options.config, index, &Chunk { plan: options.plan(), ..chunk })?;
+            }
+            Some(_) => {}
+            None => missing.push(index),
+        }
+    }
+    Ok(missing)
 }
 
 /// Computes chunks in parallel. `false` if it was asked to stop.
@@ -145,9 +169,11 @@ fn compute(
     let state = Mutex::new((start, progress));
     let work = |&chunk: &u64| -> Result<(), ExperimentError> {
         let Some(cells) = compute_chunk(options, chunk, &stop)? else { return Ok(()) };
-        store::write(&store::path(directory, chunk), &options.config, chunk * CHUNK_RUNS, &cells)?;
+        let done = cells.len() as u64;
+        let result = Chunk { plan: options.plan(), cells };
+        store::write(&store::path(directory, chunk), &options.config, chunk, &result)?;
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.0.done += cells.len() as u64;
+        state.0.done += done;
         let now = state.0;
         if (state.1)(now).is_break() {
             stop.store(true, Ordering::Relaxed);
@@ -182,72 +208,94 @@ fn compute_chunk(
     Ok(Some(cells))
 }
 
-/// Puts the chunks under several output directories together and writes `results.csv` into `out`.
+/// Puts the chunks under several output directories together and writes `results.csv` into `out`: the first `runs`
+/// runs, or the most that any of the chunks was computed as a part of.
 ///
 /// # Errors
-/// [`ExperimentError::NothingToMerge`], [`ExperimentError::Missing`] if runs between others are missing, and what
-/// reading and writing can raise.
-pub fn merge(config: &ExperimentConfig, inputs: &[PathBuf], out: &Path) -> Result<Results, ExperimentError> {
+/// [`ExperimentError::NothingToMerge`], [`ExperimentError::Missing`] if any of the runs are missing, and what reading
+/// and writing can raise.
+pub fn merge(
+    config: &ExperimentConfig,
+    inputs: &[PathBuf],
+    runs: Option<u64>,
+    out: &Path,
+) -> Result<Results, ExperimentError> {
     config.validate()?;
     let directories: Vec<PathBuf> = inputs.iter().map(|input| store::directory(input, config)).collect();
-    let cells = gather(config, &directories, None)?;
+    let cells = gather(config, &directories, runs)?;
     std::fs::create_dir_all(out).map_err(|source| ExperimentError::Io { path: out.to_owned(), source })?;
     finish(config, &cells, out)
 }
 
-/// Cells of runs `0..runs` in order, from the first directory that has each chunk; without `runs`, of all that are
-/// there.
+/// Cells of runs `0..runs` in order, of each chunk the longest that a directory has; without `runs`, of as many as the
+/// chunks were computed as a part of.
 fn gather(
     config: &ExperimentConfig,
     directories: &[PathBuf],
     runs: Option<u64>,
 ) -> Result<Vec<CellResult>, ExperimentError> {
-    let per_run = config.cells_per_run();
-    let chunks = match runs {
-        Some(runs) => runs.div_ceil(CHUNK_RUNS),
-        None => {
-            1 + last_chunk(directories)?.ok_or_else(|| ExperimentError::NothingToMerge {
-                experiment: config.experiment,
-                seed: config.seed,
-                path: directories.first().cloned().unwrap_or_default(),
-            })?
-        }
-    };
-    let mut cells: Vec<CellResult> = Vec::new();
-    for chunk in 0..chunks {
-        let mut best: Vec<CellResult> = Vec::new();
-        for directory in directories {
-            let found = store::read(&store::path(directory, chunk), config, chunk)?.unwrap_or_default();
-            if found.len() > best.len() {
-                best = found;
+    let mut chunks: BTreeMap<u64, Chunk> = BTreeMap::new();
+    let mut planned: Option<u64> = None;
+    for directory in directories {
+        for index in store::indices(directory)? {
+            if runs.is_some_and(|runs| index >= runs.div_ceil(CHUNK_RUNS)) {
+                continue;
+            }
+            let Some(found) = store::read(&store::path(directory, index), config, index)? else { continue };
+            planned = planned.max(Some(found.plan.runs));
+            if chunks.get(&index).is_none_or(|chunk| chunk.cells.len() < found.cells.len()) {
+                chunks.insert(index, found);
             }
         }
-        // Only the last chunk may be short; a resumed directory may hold more runs than are asked for.
-        let wanted = runs.map_or(CHUNK_RUNS, |runs| runs_of(chunk, runs));
-        let have = (best.len() / per_run) as u64;
-        if have < wanted && (runs.is_some() || chunk + 1 < chunks || have == 0) {
-            let first = chunk * CHUNK_RUNS + have;
-            return Err(ExperimentError::Missing { first, last: chunk * CHUNK_RUNS + wanted - 1 });
-        }
-        best.truncate(wanted as usize * per_run);
-        cells.append(&mut best);
+    }
+    let Some(runs) = runs.or(planned) else {
+        return Err(ExperimentError::NothingToMerge {
+            experiment: config.experiment,
+            seed: config.seed,
+            path: directories.first().cloned().unwrap_or_default(),
+        });
+    };
+    let per_run = config.cells_per_run();
+    check_complete(runs, &chunks, per_run)?;
+    let mut cells = Vec::with_capacity(runs as usize * per_run);
+    for (index, mut chunk) in chunks {
+        // A resumed directory may hold more runs than are asked for.
+        chunk.cells.truncate(runs_of(index, runs) as usize * per_run);
+        cells.append(&mut chunk.cells);
     }
     Ok(cells)
 }
 
-/// The largest chunk number in the directories.
-fn last_chunk(directories: &[PathBuf]) -> Result<Option<u64>, ExperimentError> {
-    let mut last = None;
-    for directory in directories.iter().filter(|d| d.exists()) {
-        let failed = |source| ExperimentError::Io { path: directory.clone(), source };
-        for entry in std::fs::read_dir(directory).map_err(failed)? {
-            let name = entry.map_err(failed)?.file_name();
-            let number =
-                name.to_str().and_then(|n| n.strip_prefix("chunk-")?.strip_suffix(".bin")?.parse().ok());
-            last = last.max(number);
+/// Refuses chunks that leave out any of the runs, and says whose they are.
+fn check_complete(runs: u64, chunks: &BTreeMap<u64, Chunk>, per_run: usize) -> Result<(), ExperimentError> {
+    let mut count = 0;
+    let mut first_gap: Option<(u64, u64)> = None;
+    let mut absent = Vec::new();
+    for index in 0..runs.div_ceil(CHUNK_RUNS) {
+        let have = chunks.get(&index).map_or(0, |chunk| (chunk.cells.len() / per_run) as u64);
+        let wanted = runs_of(index, runs);
+        if have < wanted {
+            let (first, last) = (index * CHUNK_RUNS + have, index * CHUNK_RUNS + wanted - 1);
+            count += wanted - have;
+            first_gap = match first_gap {
+                Some((start, end)) if end + 1 == first => Some((start, last)),
+                None => Some((first, last)),
+                gap => gap,
+            };
+            absent.push(index);
         }
     }
-    Ok(last)
+    let Some((first, last)) = first_gap else { return Ok(()) };
+    // Which part a chunk is of is known where all that are there were computed in as many.
+    let plans: BTreeSet<u64> = chunks.values().map(|chunk| chunk.plan.shards).collect();
+    let parts = match plans.first() {
+        Some(&shards) if plans.len() == 1 && shards > 1 => {
+            let of: BTreeSet<u64> = absent.iter().map(|index| index % shards + 1).collect();
+            of.into_iter().map(|index| Shard { index, count: shards }).collect()
+        }
+        _ => Vec::new(),
+    };
+    Err(ExperimentError::Missing { count, runs, first, last, parts })
 }
 
 fn finish(config: &ExperimentConfig, cells: &[CellResult], out: &Path) -> Result<Results, ExperimentError> {

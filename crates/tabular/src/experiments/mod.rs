@@ -313,12 +313,21 @@ pub enum ExperimentError {
     #[error("{} holds results of the same experiment; add --resume to go on with them, or give another --out", .0.display())]
     Exists(PathBuf),
     /// Chunks to merge leave runs out.
-    #[error("runs {first} to {last} are missing; compute their shard, or give its directory too")]
+    #[error(
+        "{count} of {runs} runs are missing, the first of them {first} to {last}{}; compute them with --resume, or give \
+         the directories that hold them too", of_parts(.parts)
+    )]
     Missing {
+        /// How many are missing.
+        count: u64,
+        /// How many were asked for.
+        runs: u64,
         /// First missing run.
         first: u64,
-        /// Last missing run.
+        /// Last missing run before one that is there.
         last: u64,
+        /// The parts that they belong to; empty where the runs were not divided, or not all in the same way.
+        parts: Vec<Shard>,
     },
     /// Nothing to merge.
     #[error("no results of {experiment} with seed {seed} under {}", path.display())]
@@ -338,6 +347,15 @@ pub enum ExperimentError {
         /// Why.
         why: String,
     },
+}
+
+fn of_parts(parts: &[Shard]) -> String {
+    let names: Vec<String> = parts.iter().map(Shard::to_string).collect();
+    match names.as_slice() {
+        [] => String::new(),
+        [one] => format!(", of part {one}"),
+        several => format!(", of parts {}", several.join(", ")),
+    }
 }
 
 /// Why a run could not be computed.

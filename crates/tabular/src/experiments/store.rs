@@ -3,9 +3,9 @@
 //! # Format
 //!
 //! ```text
-//! 8 bytes   "CDTABEX1"
+//! 8 bytes   "CDTABEX2"
 //! u32 LE    length of the header
-//! header    JSON: {"config": ExperimentConfig, "first": u64, "runs": u64}
+//! header    JSON: {"config": ExperimentConfig, "plan": {"runs": u64, "shards": u64}, "first": u64, "runs": u64}
 //! records   runs × cells: 13 f64 LE (optimum, behaviour's reward and cost, reward and cost of each algorithm)
 //!           and 5 bytes (how each algorithm's program ended)
 //! 32 bytes  SHA-256 of everything before
@@ -13,6 +13,7 @@
 //!
 //! Chunks lie in `raw/<experiment>-<hash>/`, the hash that of the format and the configuration: results of different
 //! options never meet. They are written to a temporary name and renamed, so that a chunk that exists is whole.
+//! Every chunk carries the plan that it is a part of: that the last ones are missing can be seen from any other.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -27,14 +28,33 @@ use crate::outcome::Outcome;
 /// Runs of a chunk. Part of the format: chunk `i` starts at run `25i`.
 pub const CHUNK_RUNS: u64 = 25;
 
-const MAGIC: &[u8; 8] = b"CDTABEX1";
+const MAGIC: &[u8; 8] = b"CDTABEX2";
 const DIGEST: usize = 32;
 const FLOATS: usize = 13;
 const RECORD: usize = FLOATS * 8 + 5;
 
+/// What was asked for when a chunk was computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Number of runs, over all shards.
+    pub runs: u64,
+    /// Number of shards.
+    pub shards: u64,
+}
+
+/// Consecutive runs, from the start of a chunk.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chunk {
+    /// What they are a part of.
+    pub plan: Plan,
+    /// Their cells, `[runs][settings][sizes]`.
+    pub cells: Vec<CellResult>,
+}
+
 #[derive(Serialize, Deserialize)]
 struct Header {
     config: ExperimentConfig,
+    plan: Plan,
     first: u64,
     runs: u64,
 }
@@ -54,6 +74,17 @@ pub fn directory(out: &Path, config: &ExperimentConfig) -> PathBuf {
 #[must_use]
 pub fn path(directory: &Path, index: u64) -> PathBuf {
     directory.join(format!("chunk-{index:06}.bin"))
+}
+
+/// The numbers of the chunks in a directory, in order; none if there is no such directory.
+///
+/// # Errors
+/// [`ExperimentError::Io`].
+pub fn indices(directory: &Path) -> Result<Vec<u64>, ExperimentError> {
+    let number = |path: PathBuf| {
+        path.file_name()?.to_str()?.strip_prefix("chunk-")?.strip_suffix(".bin")?.parse().ok()
+    };
+    Ok(entries(directory)?.into_iter().filter_map(number).collect())
 }
 
 /// The configurations of which an output directory holds chunks, in the order of their directories' names.
@@ -87,19 +118,19 @@ fn entries(directory: &Path) -> Result<Vec<PathBuf>, ExperimentError> {
     Ok(paths)
 }
 
-/// Writes the cells of consecutive runs from `first`.
+/// Writes chunk `index`.
 ///
 /// # Errors
 /// [`ExperimentError::Io`].
 pub fn write(
     path: &Path,
     config: &ExperimentConfig,
-    first: u64,
-    cells: &[CellResult],
+    index: u64,
+    Chunk { plan, cells }: &Chunk,
 ) -> Result<(), ExperimentError> {
     let failed = |source| ExperimentError::Io { path: path.to_owned(), source };
-    let runs = (cells.len() / config.cells_per_run()) as u64;
-    let header = serde_json::to_vec(&Header { config: config.clone(), first, runs })
+    let (first, runs) = (index * CHUNK_RUNS, (cells.len() / config.cells_per_run()) as u64);
+    let header = serde_json::to_vec(&Header { config: config.clone(), plan: *plan, first, runs })
         .expect("a configuration of names and numbers is JSON");
     let mut bytes = Vec::with_capacity(12 + header.len() + cells.len() * RECORD + DIGEST);
     bytes.extend_from_slice(MAGIC);
@@ -120,15 +151,11 @@ pub fn write(
     std::fs::rename(&temporary, path).map_err(failed)
 }
 
-/// Reads the cells of chunk `index`, at most [`CHUNK_RUNS`] runs; `None` if there is no such file.
+/// Reads chunk `index`, at most [`CHUNK_RUNS`] runs; `None` if there is no such file.
 ///
 /// # Errors
 /// [`ExperimentError::Io`], and [`ExperimentError::Chunk`] if the file is damaged or another configuration's.
-pub fn read(
-    path: &Path,
-    config: &ExperimentConfig,
-    index: u64,
-) -> Result<Option<Vec<CellResult>>, ExperimentError> {
+pub fn read(path: &Path, config: &ExperimentConfig, index: u64) -> Result<Option<Chunk>, ExperimentError> {
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
         Err(source) if source.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -154,7 +181,7 @@ fn open(bytes: &[u8]) -> Result<(Header, &[u8]), &'static str> {
     Ok((header, records))
 }
 
-fn decode(bytes: &[u8], config: &ExperimentConfig, index: u64) -> Result<Vec<CellResult>, &'static str> {
+fn decode(bytes: &[u8], config: &ExperimentConfig, index: u64) -> Result<Chunk, &'static str> {
     let (header, records) = open(bytes)?;
     if header.config != *config || header.first != index * CHUNK_RUNS {
         return Err("the results belong to other options");
@@ -163,7 +190,8 @@ fn decode(bytes: &[u8], config: &ExperimentConfig, index: u64) -> Result<Vec<Cel
     if header.runs > CHUNK_RUNS || expected != Some(records.len() as u64) {
         return Err("the number of records does not match the header");
     }
-    records.chunks_exact(RECORD).map(record).collect()
+    let cells = records.chunks_exact(RECORD).map(record).collect::<Result<_, _>>()?;
+    Ok(Chunk { plan: header.plan, cells })
 }
 
 fn record(bytes: &[u8]) -> Result<CellResult, &'static str> {

@@ -1,7 +1,7 @@
 //! Small experiments end to end.
 
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::*;
 
@@ -52,7 +52,7 @@ fn cells_are_pure() {
         let out = directory.path().join(experiment.name());
         complete(&options(&config, 1, &out));
         let stored = store::path(&store::directory(&out, &config), 0);
-        let cells = store::read(&stored, &config, 0).unwrap().unwrap();
+        let cells = store::read(&stored, &config, 0).unwrap().unwrap().cells;
         assert_eq!(cells.len(), config.cells_per_run());
         for (setting, size) in [(0, 1), (experiment.settings().len() - 1, 0)] {
             let alone = cell(&config, setting, 0, config.trajectories[size]).unwrap();
@@ -119,9 +119,7 @@ fn threads_shards_and_interruptions_change_nothing() {
         let outcome = go(&RunOptions { shard, ..options(&config, runs, &at(&format!("shard{index}"))) });
         assert_eq!(outcome, RunOutcome::ShardDone);
     }
-    let alone = merge(&config, &[at("shard1")], &at("merged"));
-    assert!(matches!(alone, Err(ExperimentError::Missing { first: 25, last: 49 })), "{alone:?}");
-    merge(&config, &[at("shard1"), at("shard2")], &at("merged")).unwrap();
+    merge(&config, &[at("shard1"), at("shard2")], None, &at("merged")).unwrap();
     assert_eq!(csv("whole"), csv("merged"));
 
     let interrupted = options(&config, runs, &at("resumed"));
@@ -151,6 +149,48 @@ fn threads_shards_and_interruptions_change_nothing() {
     ));
 }
 
+/// Whichever runs are missing, the last ones too, a merge says so: fewer runs than were asked for are another result.
+#[test]
+fn a_merge_leaves_no_run_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = ExperimentConfig { trajectories: vec![10], ..ExperimentConfig::new(Experiment::Fig1) };
+    let at = |name: &str| directory.path().join(name);
+    let compute = |name: &str, runs, index, count| {
+        let shard = Shard { index, count };
+        go(&RunOptions { shard, resume: true, ..options(&config, runs, &at(name)) })
+    };
+    let missing = |names: &[&str]| {
+        let inputs: Vec<PathBuf> = names.iter().map(|name| at(name)).collect();
+        match merge(&config, &inputs, None, &at("merged")) {
+            Err(ExperimentError::Missing { count, runs, first, last, parts }) => {
+                (count, runs, first, last, parts.iter().map(Shard::to_string).collect::<Vec<_>>())
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    // Chunks of runs 0 to 24, 25 to 49, 50 to 74 and 75 to 77, of parts 1, 2, 3 and 1.
+    let runs = 3 * store::CHUNK_RUNS + 3;
+    for index in 1..=3 {
+        compute(&format!("part{index}"), runs, index, 3);
+    }
+    assert_eq!(missing(&["part1", "part2"]), (25, runs, 50, 74, vec!["3/3".to_owned()]));
+    assert_eq!(missing(&["part2"]), (53, runs, 0, 24, vec!["1/3".to_owned(), "3/3".to_owned()]));
+    let last = store::path(&store::directory(&at("part1"), &config), 3);
+    let kept = std::fs::read(&last).unwrap();
+    std::fs::remove_file(&last).unwrap();
+    assert_eq!(missing(&["part1", "part2", "part3"]), (3, runs, 75, 77, vec!["1/3".to_owned()]));
+    std::fs::write(&last, kept).unwrap();
+    let all = [at("part1"), at("part2"), at("part3")];
+    assert_eq!(merge(&config, &all, None, &at("merged")).unwrap().runs, runs);
+    assert_eq!(merge(&config, &all, Some(30), &at("merged")).unwrap().runs, 30);
+
+    // A part that more runs add nothing to remembers that there are more all the same.
+    compute("other", 25, 1, 1);
+    compute("part", 25, 1, 2);
+    compute("part", 50, 1, 2);
+    assert_eq!(missing(&["part", "other"]), (25, 50, 25, 49, vec!["2/2".to_owned()]));
+}
+
 #[test]
 fn damaged_chunks_are_found() {
     let directory = tempfile::tempdir().unwrap();
@@ -161,7 +201,7 @@ fn damaged_chunks_are_found() {
     let good = std::fs::read(&path).unwrap();
     let expect = |bytes: &[u8], part: &str| {
         std::fs::write(&path, bytes).unwrap();
-        match merge(&config, &[directory.path().to_owned()], directory.path()) {
+        match merge(&config, &[directory.path().to_owned()], None, directory.path()) {
             Err(ExperimentError::Chunk { why, .. }) => assert!(why.contains(part), "{why}"),
             other => panic!("{other:?}"),
         }
@@ -173,11 +213,11 @@ fn damaged_chunks_are_found() {
     expect(&good[..10], "truncated");
     expect(b"not a chunk of results at all, but long enough", "no file of raw results");
     let other = ExperimentConfig { seed: 1, ..config.clone() };
-    let cells = {
+    let chunk = {
         std::fs::write(&path, &good).unwrap();
         store::read(&path, &config, 0).unwrap().unwrap()
     };
-    store::write(&path, &other, 0, &cells).unwrap();
+    store::write(&path, &other, 0, &chunk).unwrap();
     expect(&std::fs::read(&path).unwrap(), "other options");
     // Resuming computes a damaged chunk anew.
     std::fs::write(&path, &flipped).unwrap();
@@ -195,7 +235,7 @@ fn wrong_options_are_refused() {
     assert!(refused(&RunOptions { shard, ..base.clone() }).contains("3/2"));
     let odd = ExperimentConfig { trajectories: vec![7], ..config.clone() };
     assert!(refused(&RunOptions { config: odd, ..base }).contains("multiples of five"));
-    let nothing = merge(&config, &[directory.path().to_owned()], directory.path());
+    let nothing = merge(&config, &[directory.path().to_owned()], None, directory.path());
     assert!(matches!(nothing, Err(ExperimentError::NothingToMerge { .. })));
 }
 
