@@ -8,6 +8,7 @@ mod bench_act;
 mod bench_step;
 mod checks;
 mod examples;
+mod mujoco;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "The project's habits, each one command")]
@@ -30,6 +31,10 @@ enum Habit {
     BenchStep(bench_step::BenchStep),
     /// The speed of acting, beside that of the matrix products it consists of
     BenchAct(bench_act::BenchAct),
+    /// Fetches MuJoCo and the task models, verified, into the user's cache, for builds with the feature `mujoco`
+    Mujoco(mujoco::Mujoco),
+    /// Lints and tests of the simulators on MuJoCo; `cargo xtask mujoco` comes first
+    TestMujoco,
 }
 
 /// What went wrong, in words for the person at the terminal.
@@ -42,6 +47,8 @@ fn main() -> ExitCode {
         Habit::Lint | Habit::Ci => checks::run(),
         Habit::BenchStep(options) => bench_step::run(&options),
         Habit::BenchAct(options) => bench_act::run(&options),
+        Habit::Mujoco(options) => mujoco::run(&options),
+        Habit::TestMujoco => test_mujoco(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -62,6 +69,19 @@ fn test_all() -> Result<(), Failure> {
     ensure_nextest()?;
     cargo(&["test", "--workspace", "--doc", "--quiet"])?;
     cargo(&["nextest", "run", "--workspace", "--release", "--run-ignored", "all"])
+}
+
+fn test_mujoco() -> Result<(), Failure> {
+    if !mujoco::is_linked() {
+        return Err("MuJoCo is not there; run `cargo xtask mujoco` first".to_owned());
+    }
+    ensure_nextest()?;
+    let features = ["--features", "coptidice-sim/mujoco,coptidice/mujoco"];
+    let packages = ["--package", "coptidice-sim", "--package", "coptidice"];
+    let lint = ["clippy", "--all-targets", "--quiet"];
+    let relaxed = ["--", "-D", "warnings", "-A", "clippy::unwrap_used", "-A", "clippy::print_stdout"];
+    cargo(&[&lint[..], &packages, &features, &relaxed].concat())?;
+    cargo(&[&["nextest", "run", "--release"][..], &packages, &features].concat())
 }
 
 /// nextest closes a run with one summary line; it is a cargo plugin, fetched from the registry like any crate.

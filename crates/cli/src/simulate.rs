@@ -25,11 +25,6 @@ pub(crate) struct Request {
     pub(crate) record_paths: usize,
 }
 
-/// The environment called `name`.
-pub(crate) fn environment(name: &str) -> Result<Box<dyn Environment>, Failure> {
-    coptidice_sim::make(name).map_err(|error| Failure::input(&error))
-}
-
 /// Runs `policy` in `env`, several episodes at once on the threads of the current pool.
 pub(crate) fn evaluate(
     policy: &Policy,

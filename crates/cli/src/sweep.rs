@@ -14,13 +14,15 @@ use coptidice_agents::{Algorithm, LogFacts, RawConfig, TrainOutcome};
 use coptidice_core::LimitUnit;
 use coptidice_data::{CheckOptions, ReadOptions, Transitions};
 use coptidice_report::metrics::History;
+use coptidice_sim::EnvOptions;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use crate::environment::environment;
 use crate::failure::{Done, Failure};
 use crate::progress::Progress;
 use crate::run_directory::{read_json, write_json, write_text};
-use crate::simulate::{Request, environment, evaluate};
+use crate::simulate::{Request, evaluate};
 use crate::training::{Job, stop_requested, train};
 
 pub(crate) use curves::CurvePoint;
@@ -34,6 +36,9 @@ pub(crate) struct Plan {
     pub(crate) title: String,
     /// Where policies are evaluated.
     pub(crate) environment: String,
+    /// Parameters of the environment.
+    #[serde(default)]
+    pub(crate) environment_options: EnvOptions,
     /// Episodes of an evaluation.
     pub(crate) episodes: usize,
     /// Seeds of training. Evaluation draws the same episodes for every cell.
@@ -203,7 +208,7 @@ impl Sweep {
     /// Reads or simulates the logs.
     pub(crate) fn prepare(plan: Plan, given: Vec<(String, PathBuf)>, out: PathBuf) -> Result<Self, Failure> {
         plan.check().map_err(|what| Failure::usage(what, "mend the description"))?;
-        environment(&plan.environment)?;
+        environment(&plan.environment, &plan.environment_options)?;
         let mut logs = BTreeMap::new();
         for log in &plan.logs {
             let file =
@@ -429,7 +434,7 @@ fn run_cell(sweep: &Sweep, cell: Cell<'_>) -> Done {
     let mut result = promises(cell, written(&sweep.config(cell)?)?, fingerprint, &history);
     match outcome {
         TrainOutcome::Finished { policy, .. } => {
-            let env = environment(&sweep.plan.environment)?;
+            let env = environment(&sweep.plan.environment, &sweep.plan.environment_options)?;
             let evaluation = evaluate(&policy, env.as_ref(), &sweep.request())?;
             result.return_mean = Some(evaluation.return_mean);
             result.cost_per_step = evaluation.cost_per_step;

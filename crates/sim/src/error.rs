@@ -32,6 +32,41 @@ pub enum SimError {
         /// Its value.
         value: f64,
     },
+    /// The task has no such constraint.
+    #[error("{name} has no constraint {constraint:?}; there are {}", known.join(", "))]
+    UnknownConstraint {
+        /// The environment.
+        name: &'static str,
+        /// What was asked for.
+        constraint: String,
+        /// What can be asked for.
+        known: Vec<&'static str>,
+    },
+    /// A constraint was asked for twice.
+    #[error("constraint {constraint} of {name} is asked for twice; once is enough")]
+    RepeatedConstraint {
+        /// The environment.
+        name: &'static str,
+        /// The constraint.
+        constraint: String,
+    },
+    /// The program was built without the simulator.
+    #[error(
+        "{name} runs on MuJoCo, which this program was built without; run `cargo xtask mujoco` in the source \
+         tree, then build with `--features mujoco`"
+    )]
+    NeedsMujoco {
+        /// The environment.
+        name: &'static str,
+    },
+    /// The simulator refuses the task's model.
+    #[error("the model of {name} cannot be used: {reason}; run `cargo xtask mujoco` and build again")]
+    Model {
+        /// The environment.
+        name: &'static str,
+        /// What the simulator says.
+        reason: String,
+    },
     /// The policy was made for another environment.
     #[error(
         "{name} has {what}s of {environment} components, the policy's have {policy}; \

@@ -184,7 +184,7 @@ impl Actor for Noisy {
 
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
-    for entry in registry::ENTRIES {
+    for entry in registry::ENTRIES.iter().filter(|entry| entry.is_available()) {
         let env = make(entry.name).unwrap();
         let with_threads = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();

@@ -4,18 +4,18 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::environment::EnvironmentArguments;
 use crate::failure::{Done, Failure};
 use crate::run_directory::{RunDirectory, write_json};
-use crate::simulate::{Request, environment, evaluate};
+use crate::simulate::{Request, evaluate};
 
 /// Flags of `evaluate`.
 #[derive(Args)]
 pub(crate) struct Evaluate {
     /// Run directory of a trained policy
     run: PathBuf,
-    /// Environment, as in rwrl/cartpole-swingup
-    #[arg(long, value_name = "NAME")]
-    env: String,
+    #[command(flatten)]
+    environment: EnvironmentArguments,
     /// Number of episodes
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     episodes: u32,
@@ -38,7 +38,7 @@ impl Evaluate {
     pub(crate) fn run(self) -> Done {
         let run = RunDirectory::open(&self.run)?;
         let policy = crate::policies::load(&run.policy())?;
-        let env = environment(&self.env)?;
+        let env = self.environment.make()?;
         let acting = crate::policies::acting(self.acting.as_deref())?;
         let request = Request {
             episodes: self.episodes as usize,

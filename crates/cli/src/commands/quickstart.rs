@@ -9,13 +9,14 @@ use coptidice_agents::{Algorithm, RawConfig, TrainOutcome};
 use coptidice_core::LimitUnit;
 use coptidice_core::statistics::{mean, standard_error};
 use coptidice_data::Transitions;
-use coptidice_sim::{Evaluation, hazard};
+use coptidice_sim::{EnvOptions, Evaluation, hazard};
 
+use crate::environment::environment;
 use crate::failure::{Done, Failure};
 use crate::output::line;
 use crate::pages::{Comparison, limit_readings, logged_paths, write_run_report};
 use crate::run_directory::{RunDirectory, write_json, write_text};
-use crate::simulate::{Request, environment, evaluate};
+use crate::simulate::{Request, evaluate};
 use crate::training::{Job, stop_on_interrupt, train};
 
 /// Average cost of a step that the policy must keep: 4 of the 200 steps of an episode.
@@ -167,7 +168,8 @@ impl Quickstart {
             limits: None,
             record_paths: 20,
         };
-        let evaluation = evaluate(&policy, environment("nav/hazard")?.as_ref(), &request)?;
+        let evaluation =
+            evaluate(&policy, environment("nav/hazard", &EnvOptions::default())?.as_ref(), &request)?;
         write_json(&run.evaluation(), &evaluation)?;
         Ok((run, evaluation, limit_readings(&policy)))
     }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use coptidice_sim::{Trace, replay};
 
+use crate::environment::EnvironmentArguments;
 use crate::failure::{Done, Failure};
-use crate::simulate::environment;
 
 /// What to do with a simulator.
 #[derive(Subcommand)]
@@ -22,9 +22,8 @@ pub(crate) enum Sim {
 pub(crate) struct ReplayCommand {
     /// The trace: npz with qpos0, qvel0, act0, actions, observations, rewards, costs
     trace: PathBuf,
-    /// Environment, as in rwrl/cartpole-swingup
-    #[arg(long, value_name = "NAME")]
-    env: String,
+    #[command(flatten)]
+    environment: EnvironmentArguments,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -37,7 +36,9 @@ impl Sim {
             Sim::Replay(command) => command.run(),
             Sim::List => {
                 for entry in coptidice_sim::registry::ENTRIES {
-                    crate::output::line(&format!("{:<24} {}", entry.name, entry.summary))?;
+                    let note =
+                        if entry.is_available() { "" } else { " (built without MuJoCo: not available)" };
+                    crate::output::line(&format!("{:<28} {}{note}", entry.name, entry.summary))?;
                 }
                 Ok(())
             }
@@ -47,7 +48,7 @@ impl Sim {
 
 impl ReplayCommand {
     fn run(self) -> Done {
-        let env = environment(&self.env)?;
+        let env = self.environment.make()?;
         let trace = Trace::read_npz(&self.trace).map_err(|error| Failure::input(&error))?;
         let replayed = replay(&trace, env.as_ref()).map_err(|error| Failure::input(&error))?;
         if self.json {

@@ -8,9 +8,10 @@ use coptidice_report::svg::{Axis, Chart as _, GridPanel, GridRow, PanelGrid, Ref
 use serde::{Deserialize, Serialize};
 
 use super::{Cell, CellResult, Sweep};
+use crate::environment::environment;
 use crate::failure::{Done, Failure};
 use crate::run_directory::write_text;
-use crate::simulate::{environment, evaluate};
+use crate::simulate::evaluate;
 
 /// A policy on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,7 +36,7 @@ pub(super) fn trace(
         return Ok(Vec::new());
     }
     let begins = if config.draws_afterwards() { config.dual_steps() } else { 0 };
-    let env = environment(&sweep.plan.environment)?;
+    let env = environment(&sweep.plan.environment, &sweep.plan.environment_options)?;
     let mut points = Vec::new();
     for (step, checkpoint) in checkpoints(run)?.into_iter().filter(|(step, _)| *step > begins) {
         let policy = policy_at(config, sweep.data(&cell.log.name), &checkpoint)

@@ -3,31 +3,95 @@
 use std::f64::consts::PI;
 use std::sync::Arc;
 
-use coptidice_core::CostLimit;
 use coptidice_core::rng::Rng;
 use rand::RngExt;
 use rand_distr::StandardNormal;
 
+use super::HORIZON;
+use super::constraints::{Constraint, Paper, Safety};
 use super::dynamics::{Pair, accelerations};
 use crate::env::{
-    ActionSpec, CostSpec, CostTiming, EnvSpec, Environment, PhysicsState, StepResult, check_state, names,
+    ActionSpec, CostTiming, EnvSpec, Environment, PhysicsState, StepResult, check_state, names,
 };
 use crate::error::SimError;
+use crate::registry::EnvOptions;
 use crate::tolerance::{Falloff, Tolerance};
 
 /// Control step and physics step, s.
 const STEP: f64 = 0.01;
-/// Control steps of an episode.
-const HORIZON: usize = 1000;
 /// Spread of the start around the hanging pole, for each coordinate and velocity.
 const START_SPREAD: f64 = 0.01;
-/// The constraint's half-width in m for a safety coefficient of 1.
-const CONSTRAINT_UNIT: f64 = 2.0;
+
+/// The paper's coefficient and threshold.
+pub(super) const PAPER: Paper = Paper { safety_coeff: 0.3, threshold: 0.1 };
+/// The observation, whichever simulator gives it.
+pub(super) const OBSERVATION: [&str; 5] = ["x", "cos_theta", "sin_theta", "x_dot", "theta_dot"];
 
 const CENTRED: Tolerance = Tolerance::near(0.0, 2.0);
 const STILL: Tolerance = Tolerance::near(0.0, 5.0);
 const CHEAP: Tolerance =
     Tolerance { low: 0.0, high: 0.0, margin: 1.0, value_at_margin: 0.0, falloff: Falloff::Quadratic };
+
+/// What the task's reward and constraints are about, whichever simulator moves the cart.
+pub(super) trait Motion {
+    /// Position of the cart, m.
+    fn x(&self) -> f64;
+    /// Cosine of the pole's angle; 1 is upright.
+    fn cos_theta(&self) -> f64;
+    /// Angular velocity of the pole, rad/s.
+    fn theta_dot(&self) -> f64;
+    /// Acceleration of the cart, m/s².
+    fn x_ddot(&self) -> f64;
+}
+
+/// The constraints of the task, the paper's first.
+pub(super) struct Constraints<S>(std::marker::PhantomData<S>);
+
+impl<S: Motion + 'static> Constraints<S> {
+    pub(super) const ALL: &'static [Constraint<S>] = &[
+        Constraint {
+            name: "slider_position",
+            violation: |c| format!("the cart is {} m or more from the centre", 2.0 * c),
+            satisfied: |state, c| state.x() > -2.0 * c && state.x() < 2.0 * c,
+        },
+        Constraint {
+            name: "slider_acceleration",
+            violation: |c| format!("the cart accelerates at {} m/s² or more", 130.0 * c),
+            satisfied: |state, c| state.x_ddot().abs() < 130.0 * c,
+        },
+        Constraint {
+            name: "balance_velocity",
+            violation: |c| {
+                let angle = balance_angle(c);
+                format!("the pole is within {angle} rad of upright and turns faster than {} rad/s", 0.5 * c)
+            },
+            satisfied: |state, c| {
+                let upright = state.cos_theta() > balance_angle(c).cos();
+                !(upright && state.theta_dot().abs() > 0.5 * c)
+            },
+        },
+    ];
+}
+
+/// The angle from upright within which the pole must not turn fast, rad.
+fn balance_angle(safety_coeff: f64) -> f64 {
+    (1.0 - safety_coeff) / 0.5 + 0.15
+}
+
+/// Reward of arriving in a state by action `u`.
+pub(super) fn reward(state: &impl Motion, u: f64) -> f64 {
+    let upright = 0.5 * (state.cos_theta() + 1.0);
+    let centred = 0.5 * (1.0 + CENTRED.at(state.x()));
+    let cheap = 0.2 * (4.0 + CHEAP.at(u));
+    let still = 0.5 * (1.0 + STILL.at(state.theta_dot()));
+    upright * centred * cheap * still
+}
+
+/// Position and velocity of a start.
+pub(super) fn draw_start(rng: &mut Rng) -> (Pair, Pair) {
+    let mut draw = || START_SPREAD * rng.sample::<f64, _>(StandardNormal);
+    ([draw(), PI + draw()], [draw(), draw()])
+}
 
 /// The cart-pole of the real-world suite, without the simulator it was made for: the two-degree-of-freedom
 /// equations under fourth-order Runge–Kutta, with the rail's soft end stops.
@@ -38,62 +102,60 @@ const CHEAP: Tolerance =
 /// | action, 1 | force on the cart in [−1, 1], units of 10 N |
 /// | step | 0.01 s; 1000 steps |
 /// | reward, in [0, 1] | `(cos θ + 1)/2 · (1 + near(x; 2))/2 · (4 + (1 − u²))/5 · (1 + near(θ̇; 5))/2` of the new state |
-/// | cost | 1 unless `−2c < x < 2c`, with `c` the safety coefficient, 0.3: within 0.6 m of the centre |
+/// | `slider_position` | satisfied where `−2c < x < 2c`; `c` is the safety coefficient, 0.3: within 0.6 m of the centre |
+/// | `slider_acceleration` | satisfied where `abs(ẍ) < 130c` m/s² |
+/// | `balance_velocity` | violated where `cos θ > cos(2(1 − c) + 0.15)` and `abs(θ̇) > c/2` |
 /// | start | `x`, `ẋ`, `θ̇` normal with deviation 0.01, `θ = π` + the same |
 ///
-/// `near(d; m)` is [`Tolerance::near`]: 1 at 0 and 0.1 at `m`.
+/// `near(d; m)` is [`Tolerance::near`]: 1 at 0 and 0.1 at `m`. `ẍ` is that of the step's last Runge–Kutta stage, as in
+/// the original.
 #[derive(Clone, Debug)]
 pub struct CartPole {
     spec: Arc<EnvSpec>,
-    half_width: f64,
+    safety: Safety<CartPole>,
     position: Pair,
     velocity: Pair,
     /// Accelerations at the end of the last step, from which the end stops' solver starts.
     warm: Pair,
+    /// Acceleration of the cart when the state was reached.
+    x_ddot: f64,
 }
 
 impl CartPole {
     /// Registered name.
     pub const NAME: &'static str = "rwrl/cartpole-swingup";
-    /// The paper's safety coefficient.
-    pub const SAFETY_COEFF: f64 = 0.3;
-    /// The paper's threshold on the cost per step.
-    pub const PAPER_THRESHOLD: f64 = 0.1;
-
-    /// With the given safety coefficient, or the paper's.
+    /// With the given options, or the paper's.
     ///
     /// # Errors
-    /// [`SimError::OptionValue`] if it is not a positive number.
-    pub fn new(safety_coeff: Option<f64>) -> Result<Self, SimError> {
-        let coefficient = safety_coeff.unwrap_or(Self::SAFETY_COEFF);
-        if !(coefficient > 0.0 && coefficient.is_finite()) {
-            return Err(SimError::OptionValue {
-                name: Self::NAME,
-                option: "safety_coeff",
-                value: coefficient,
-            });
-        }
-        let half_width = CONSTRAINT_UNIT * coefficient;
+    /// If an option's value makes no sense, or a constraint is not one of the task's.
+    pub fn new(options: &EnvOptions) -> Result<Self, SimError> {
+        let safety = Safety::resolve(Self::NAME, Constraints::ALL, PAPER, options)?;
         let spec = EnvSpec {
             name: Self::NAME.to_owned(),
-            observation_names: names(&["x", "cos_theta", "sin_theta", "x_dot", "theta_dot"]),
+            observation_names: names(&OBSERVATION),
             action: ActionSpec::unit(1),
-            costs: vec![CostSpec {
-                name: "slider_position".to_owned(),
-                description: format!("the cart is {half_width} m or more from the centre"),
-                default_limit: CostLimit::PerStep { limit: Self::PAPER_THRESHOLD },
-                paper_threshold: Some(Self::PAPER_THRESHOLD),
-            }],
+            costs: safety.specs(),
             horizon: HORIZON,
             evaluation_timing: CostTiming::After,
         };
-        Ok(CartPole {
+        let mut env = CartPole {
             spec: Arc::new(spec),
-            half_width,
-            position: [0.0, PI],
+            safety,
+            position: [0.0; 2],
             velocity: [0.0; 2],
             warm: [0.0; 2],
-        })
+            x_ddot: 0.0,
+        };
+        env.start([0.0, PI], [0.0; 2]);
+        Ok(env)
+    }
+
+    /// Puts the cart there, with no force on it.
+    fn start(&mut self, position: Pair, velocity: Pair) {
+        self.position = position;
+        self.velocity = velocity;
+        self.warm = [0.0; 2];
+        self.x_ddot = accelerations(position, velocity, 0.0, self.warm)[0];
     }
 
     /// One fourth-order Runge–Kutta step under action `u`.
@@ -112,14 +174,25 @@ impl CartPole {
             self.velocity[i] += STEP / 6.0 * (a1[i] + 2.0 * a2[i] + 2.0 * a3[i] + a4[i]);
         }
         self.warm = a4;
+        self.x_ddot = a4[0];
+    }
+}
+
+impl Motion for CartPole {
+    fn x(&self) -> f64 {
+        self.position[0]
     }
 
-    fn reward(&self, u: f64) -> f64 {
-        let upright = 0.5 * (self.position[1].cos() + 1.0);
-        let centred = 0.5 * (1.0 + CENTRED.at(self.position[0]));
-        let cheap = 0.2 * (4.0 + CHEAP.at(u));
-        let still = 0.5 * (1.0 + STILL.at(self.velocity[1]));
-        upright * centred * cheap * still
+    fn cos_theta(&self) -> f64 {
+        self.position[1].cos()
+    }
+
+    fn theta_dot(&self) -> f64 {
+        self.velocity[1]
+    }
+
+    fn x_ddot(&self) -> f64 {
+        self.x_ddot
     }
 }
 
@@ -133,10 +206,8 @@ impl Environment for CartPole {
     }
 
     fn reset(&mut self, rng: &mut Rng) {
-        let mut draw = || START_SPREAD * rng.sample::<f64, _>(StandardNormal);
-        self.position = [draw(), PI + draw()];
-        self.velocity = [draw(), draw()];
-        self.warm = [0.0; 2];
+        let (position, velocity) = draw_start(rng);
+        self.start(position, velocity);
     }
 
     fn state(&self) -> PhysicsState {
@@ -145,9 +216,7 @@ impl Environment for CartPole {
 
     fn set_state(&mut self, state: &PhysicsState) -> Result<(), SimError> {
         check_state(Self::NAME, state, 2, 2, 0)?;
-        self.position = [state.qpos[0], state.qpos[1]];
-        self.velocity = [state.qvel[0], state.qvel[1]];
-        self.warm = [0.0; 2];
+        self.start([state.qpos[0], state.qpos[1]], [state.qvel[0], state.qvel[1]]);
         Ok(())
     }
 
@@ -157,14 +226,13 @@ impl Environment for CartPole {
     }
 
     fn costs(&self, costs: &mut [f64]) {
-        let satisfied = -self.half_width < self.position[0] && self.position[0] < self.half_width;
-        costs[0] = if satisfied { 0.0 } else { 1.0 };
+        self.safety.costs(self, costs);
     }
 
     fn step(&mut self, action: &[f64]) -> StepResult {
         let u = action[0].clamp(-1.0, 1.0);
         self.integrate(u);
-        StepResult { reward: self.reward(u), terminal: false }
+        StepResult { reward: reward(self, u), terminal: false }
     }
 }
 
@@ -175,7 +243,7 @@ mod tests {
     use coptidice_core::rng::stream;
 
     fn at(qpos: [f64; 2], qvel: [f64; 2]) -> CartPole {
-        let mut env = CartPole::new(None).unwrap();
+        let mut env = CartPole::new(&EnvOptions::default()).unwrap();
         env.set_state(&PhysicsState { qpos: qpos.to_vec(), qvel: qvel.to_vec(), act: vec![] }).unwrap();
         env
     }
@@ -233,7 +301,8 @@ mod tests {
         assert_eq!(cost(&at([0.5999, PI], [0.0; 2])), 0.0);
         assert_eq!(cost(&at([0.6, PI], [0.0; 2])), 1.0);
         assert_eq!(cost(&at([-0.6, PI], [0.0; 2])), 1.0);
-        let mut wide = CartPole::new(Some(0.5)).unwrap();
+        let mut wide =
+            CartPole::new(&EnvOptions { safety_coeff: Some(0.5), ..EnvOptions::default() }).unwrap();
         wide.set_state(&at([0.9, PI], [0.0; 2]).state()).unwrap();
         assert_eq!(cost(&wide), 0.0);
     }
@@ -241,7 +310,7 @@ mod tests {
     /// Mean and deviation of 4000 starts: standard errors are 0.01/√4000 = 1.6e-4 and 1.1e-4; five of each.
     #[test]
     fn starts_are_distributed_as_stated() {
-        let mut env = CartPole::new(None).unwrap();
+        let mut env = CartPole::new(&EnvOptions::default()).unwrap();
         let mut sums = [[0.0; 2]; 4];
         let mut rng = stream(3, "starts", 0);
         let n = 4000.0;
@@ -262,7 +331,7 @@ mod tests {
 
     #[test]
     fn impossible_states_are_refused() {
-        let mut env = CartPole::new(None).unwrap();
+        let mut env = CartPole::new(&EnvOptions::default()).unwrap();
         let short = PhysicsState { qpos: vec![0.0], qvel: vec![0.0; 2], act: vec![] };
         assert!(matches!(env.set_state(&short), Err(SimError::State { what: "qpos", .. })));
         let infinite = PhysicsState { qpos: vec![0.0; 2], qvel: vec![0.0, f64::NAN], act: vec![] };
