@@ -254,6 +254,7 @@ struct Pairs {
     chis: [Trained; 2],
     policy: Trained,
     head: Head,
+    e: Vec<f32>,
     w: Vec<f32>,
     ell: Vec<f64>,
 }
@@ -263,7 +264,8 @@ impl Pairs {
         let (size, samples) = (batch.size, batch.samples());
         for (nu, chi) in self.nus.iter_mut().zip(&mut self.chis) {
             nu.update(&batch.states, 3 * size, pool, |nu, d_nu| {
-                flow_loss(samples, nu, &[1.0], &[0.1], 0.0, 0.01, Divergence::SoftChi, &mut self.w, d_nu);
+                let (e, w) = (&mut self.e, &mut self.w);
+                flow_loss(samples, nu, &[1.0], &[0.1], 0.0, 0.01, Divergence::SoftChi, e, w, d_nu);
             });
             chi.update(&batch.states, 3 * size, pool, |chi, d_chi| {
                 let mut bounds = [Bound::default()];
@@ -301,6 +303,7 @@ fn pairs(arguments: &Arguments) -> Result<Measured, Box<dyn Error>> {
         nus: [value(0)?, value(1)?],
         chis: [value(2)?, value(3)?],
         policy: Trained::new(input, head.outputs(), size, 4, arguments.precision)?,
+        e: vec![0.0; size],
         w: vec![0.0; size],
         ell: vec![0.0; size],
         head,

@@ -24,6 +24,7 @@
 //! | `loss/lambda` | `lambda'(limit - cost)` (`eq:J_lambda`) | coptidice |
 //! | `loss/state_weight`, `extraction/clipped_share` | squared error of `h`, share of weights that are cut | `extraction = "state_normalized"` |
 //! | `loss/critic`, `critic/spread`, `critic/gain` | squared error (scaled), spread of values between actions (scaled), gain of the policy's actions over the logged ones (spreads) | `extraction = "critic_guided"` |
+//! | `loss/advantage`, `loss/behaviour`, `projection/floored_share` | squared error of `e` (scaled reward, squared), `-mean(log beta)`, share of the policy's actions whose weight is the floor; `loss/policy` is the divergence | `extraction = "information_projection"` |
 //! | `compared/NAME` | the upper bound that `lambda` compares with the limit, by the chosen form of the bound | coptidice, `epsilon > 0` |
 //! | `cost_bound/NAME` | upper bound `J_tau,chi` (`eq:J_tau_phi`) | coptidice, `epsilon > 0` |
 //! | `cost_reweighted/NAME` | cost under the tilted weights (`eq:cost_ub_weights`) | coptidice, `epsilon > 0` |

@@ -1,5 +1,6 @@
 //! Nothing is allocated while acting, in the policy's loss, or in a step of training.
 
+use coptidice_agents::config::Extraction;
 use coptidice_agents::policy::{Acting, ActionBatch, Head, Normalizer, Policy, PolicyAbout, PolicyParts};
 use coptidice_agents::problem::Problem;
 use coptidice_agents::registry::ALGORITHMS;
@@ -136,17 +137,28 @@ fn log(action: ActionSpace) -> Transitions {
     builder.finish().unwrap()
 }
 
+const EXTRACTIONS: [Extraction; 4] = [
+    Extraction::WeightedBc,
+    Extraction::StateNormalized,
+    Extraction::CriticGuided,
+    Extraction::InformationProjection,
+];
+
 /// The buffers stand after the first steps.
 #[test]
 fn a_step_of_any_algorithm_allocates_nothing() {
     let pool = Pool::new(1).unwrap();
-    for entry in ALGORITHMS {
-        for action in [ActionSpace::Continuous { dim: 1 }, ActionSpace::discrete(2)] {
+    let spaces = || [ActionSpace::Continuous { dim: 1 }, ActionSpace::discrete(2)];
+    for (entry, extraction) in ALGORITHMS.iter().flat_map(|entry| EXTRACTIONS.map(|of| (entry, of))) {
+        for action in spaces() {
             let data = log(action);
+            // All in one: the policy is drawn along with the dual.
             let text = format!(
-                "algo = \"{}\"\nbatch_size = 64\ngradient_penalty = {{ coefficient = 1.0, bound = 1e-3 }}\n\
+                "algo = \"{}\"\nextraction = \"{}\"\ndual_share = 1.0\nbatch_size = 64\n\
+                 gradient_penalty = {{ coefficient = 1.0, bound = 1e-3 }}\n\
                  [[limits]]\nlimit = 0.1\nunit = \"step\"\n",
-                entry.name
+                entry.name,
+                extraction.name()
             );
             let config = RawConfig::from_toml(&text).unwrap().validate(&LogFacts::of(&data)).unwrap();
             let problem = Problem::new(&config, &data).unwrap();
@@ -161,7 +173,7 @@ fn a_step_of_any_algorithm_allocates_nothing() {
                 // The first steps let the matrix kernels set up their own storage.
                 counted += if step < 3 { 0 } else { count };
             }
-            assert_eq!(counted, 0, "{}", entry.name);
+            assert_eq!(counted, 0, "{} {}", entry.name, extraction.name());
         }
     }
 }

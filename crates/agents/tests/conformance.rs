@@ -73,7 +73,8 @@ fn config(data: &Transitions, algorithm: Algorithm, fields: &str) -> TrainConfig
             text += &format!("{name} = {value}\n");
         }
     }
-    let components = if fields.contains("critic_guided") { 1 } else { 2 };
+    let one_gaussian = ["critic_guided", "information_projection"].iter().any(|name| fields.contains(name));
+    let components = if one_gaussian { 1 } else { 2 };
     text += "[gradient_penalty]\ncoefficient = 0.1\nbound = 0.01\n";
     text += &format!("[networks]\nmixture_components = {components}\n");
     text += "\
@@ -151,8 +152,12 @@ fn each_case(mut check: impl FnMut(&TrainConfig, &Transitions)) {
                 "bound_loss = \"reference\"",
                 "extraction = \"state_normalized\"",
                 "extraction = \"critic_guided\"",
+                "extraction = \"information_projection\"",
+                // Weights of 0, along with the dual, undiscounted.
+                "extraction = \"information_projection\"\ndual_share = 1.0\ndivergence = \"chi2\"\ngamma = 1.0",
                 // What this processor makes of it.
                 "extraction = \"critic_guided\"\nprecision = \"bf16\"",
+                "extraction = \"information_projection\"\nprecision = \"bf16\"",
             ] {
                 check(&config(&data, entry.algorithm, fields), &data);
             }

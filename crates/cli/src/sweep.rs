@@ -352,18 +352,22 @@ fn drop_foreign(raw: &mut RawConfig, own: &toml::Table) {
         return;
     }
     let extraction = raw.extraction.unwrap_or_else(|| raw.preset.unwrap_or(Preset::Fast).extraction(algo));
-    let guided = extraction == Extraction::CriticGuided;
-    if !guided && !own.contains_key("critic") {
+    let foreign = |of: Extraction, table: &str| extraction != of && !own.contains_key(table);
+    if foreign(Extraction::CriticGuided, "critic") {
         raw.critic = None;
     }
-    if extraction != Extraction::StateNormalized && !own.contains_key("state_weight") {
+    if foreign(Extraction::StateNormalized, "state_weight") {
         raw.state_weight = None;
     }
+    if foreign(Extraction::InformationProjection, "projection") {
+        raw.projection = None;
+    }
+    let one_gaussian = matches!(extraction, Extraction::CriticGuided | Extraction::InformationProjection);
     let own_mixture = own
         .get("networks")
         .and_then(toml::Value::as_table)
         .is_some_and(|networks| networks.contains_key("mixture_components"));
-    if let (true, false, Some(networks)) = (guided, own_mixture, &mut raw.networks) {
+    if let (true, false, Some(networks)) = (one_gaussian, own_mixture, &mut raw.networks) {
         networks.mixture_components = None;
     }
 }

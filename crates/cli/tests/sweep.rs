@@ -115,7 +115,8 @@ fn shared_settings_of_another_extraction_are_dropped_and_own_ones_refused() {
     let (plan, out) = (directory.path().join("plan.toml"), directory.path().join("out"));
     let shared = PLAN.replace(
         "steps = 12\n",
-        "steps = 12\ncritic = { guidance = 0.5 }\nstate_weight = { clip = 3.0 }\nnetworks.mixture_components = 3\n",
+        "steps = 12\ncritic = { guidance = 0.5 }\nstate_weight = { clip = 3.0 }\n\
+         projection = { floor = 0.1 }\nnetworks.mixture_components = 3\n",
     );
     let with = |variant: &str| {
         format!(

@@ -21,7 +21,8 @@ use crate::registry::Algorithm;
 
 pub use preset::Preset;
 pub use raw::{
-    NoBf16, RawConfig, RawCritic, RawGradientPenalty, RawHorizon, RawLimit, RawNetworks, RawStateWeight,
+    NoBf16, RawConfig, RawCritic, RawGradientPenalty, RawHorizon, RawLimit, RawNetworks, RawProjection,
+    RawStateWeight,
 };
 
 /// A cost and its limit.
@@ -74,6 +75,9 @@ pub enum Extraction {
     /// Closeness to the log weighted by `w`, and the value of the policy's own action under reward less priced
     /// costs; see [`Critic`]. Continuous policies are single Gaussians.
     CriticGuided,
+    /// The policy nearest, from its own side, to a model of the log's actions times `w` of a fitted advantage; see
+    /// [`Projection`]. Continuous policies are single Gaussians.
+    InformationProjection,
 }
 
 impl Extraction {
@@ -84,6 +88,7 @@ impl Extraction {
             Extraction::WeightedBc => "weighted_bc",
             Extraction::StateNormalized => "state_normalized",
             Extraction::CriticGuided => "critic_guided",
+            Extraction::InformationProjection => "information_projection",
         }
     }
 }
@@ -112,6 +117,16 @@ pub struct Critic {
     pub target_rate: f32,
     /// Deviation of the noise on the action that a target is taken at, in halves of the action's range.
     pub smoothing: f32,
+}
+
+/// What `extraction = "information_projection"` projects onto.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Projection {
+    /// What stands for `w` where it is less under `divergence = "chi2"`, the one whose weights can be 0; in `(0, 1)`. An
+    /// action that the dual rules out keeps so much of its logged probability, before normalisation.
+    pub floor: f32,
+    /// Gaussians per action dimension of the model of the log's continuous actions.
+    pub behaviour_components: usize,
 }
 
 /// The networks, without their last linear layer.
@@ -184,6 +199,8 @@ pub struct TrainConfig {
     pub state_weight: StateWeight,
     /// The critic of the guided extraction.
     pub critic: Critic,
+    /// The information projection's target.
+    pub projection: Projection,
     /// Rate of the exponential average of the policy's weights, which is what is exported; 0 exports the last ones.
     pub policy_average_rate: f32,
     /// How the exported policy acts.
@@ -227,6 +244,13 @@ impl TrainConfig {
     #[must_use]
     pub(crate) fn has_critic(&self) -> bool {
         self.extraction == Extraction::CriticGuided && self.algo != Algorithm::Bc
+    }
+
+    /// Whether a continuous policy is a single Gaussian.
+    #[must_use]
+    pub(crate) fn draws_one_gaussian(&self) -> bool {
+        let single = matches!(self.extraction, Extraction::CriticGuided | Extraction::InformationProjection);
+        single && self.algo != Algorithm::Bc
     }
 
     /// How the log is read for cost limits: the restart chain at `gamma = 1`; else discounted, ending where every

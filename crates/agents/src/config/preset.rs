@@ -5,7 +5,8 @@ use coptidice_nn::{Activation, BlockSpec, Precision};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Critic, Extraction, GradientPenalty, Networks, RewardScale, ScaleRule, StateWeight, TrainConfig,
+    Critic, Extraction, GradientPenalty, Networks, Projection, RewardScale, ScaleRule, StateWeight,
+    TrainConfig,
 };
 use crate::coptidice::losses::BoundLoss;
 use crate::policy::Acting;
@@ -98,6 +99,7 @@ fn paper(algo: Algorithm) -> TrainConfig {
         extraction: Extraction::WeightedBc,
         state_weight: StateWeight { floor: 0.02, clip: 10.0 },
         critic: Critic { discount: 0.99, lookahead: 5, guidance: 0.3, target_rate: 0.005, smoothing: 0.2 },
+        projection: Projection { floor: 0.01, behaviour_components: 5 },
         policy_average_rate: 0.0,
         acting: Acting::Mean,
         checkpoint_every: 1000,

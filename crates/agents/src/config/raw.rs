@@ -11,7 +11,7 @@ use crate::policy::Acting;
 use crate::registry::Algorithm;
 
 /// A configuration as it is written. Fields that are left out take the value of `preset`, but for
-/// `networks.mixture_components` (1 under `extraction = "critic_guided"`) and `critic.discount` (`gamma` below 1).
+/// `networks.mixture_components` (1 under the extractions that draw a single Gaussian) and `critic.discount` (`gamma` below 1).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawConfig {
@@ -67,7 +67,8 @@ pub struct RawConfig {
     pub normalize_observations: Option<bool>,
     /// Scaling of rewards: `"none"`, `"std"` or a positive factor. Reported figures are in the log's own units.
     pub reward_scale: Option<RewardScale>,
-    /// How the policy is drawn from the occupancy ratios: `weighted_bc`, `state_normalized` or `critic_guided`.
+    /// How the policy is drawn from the occupancy ratios: `weighted_bc`, `state_normalized`, `critic_guided` or
+    /// `information_projection`.
     pub extraction: Option<Extraction>,
     /// Rate of the exponential average of the policy's weights, in `[0, 1)`. The average is what is exported;
     /// 0 exports the last weights.
@@ -86,6 +87,8 @@ pub struct RawConfig {
     pub state_weight: Option<RawStateWeight>,
     /// The critic of the guided extraction; refused under another.
     pub critic: Option<RawCritic>,
+    /// What the information projection projects onto; refused under another extraction.
+    pub projection: Option<RawProjection>,
     /// The networks.
     pub networks: Option<RawNetworks>,
     /// Costs and their limits. Algorithms that keep no limit report the costs all the same.
@@ -137,6 +140,16 @@ pub struct RawCritic {
     pub target_rate: Option<f32>,
     /// Deviation of the noise on target actions, in halves of the action's range; 0 or above.
     pub smoothing: Option<f32>,
+}
+
+/// See [`super::Projection`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawProjection {
+    /// Least weight under `divergence = "chi2"`, in `(0, 1)`.
+    pub floor: Option<f32>,
+    /// Gaussians per action dimension of the model of the log's actions, 1 to 64.
+    pub behaviour_components: Option<usize>,
 }
 
 /// See [`super::Networks`].
@@ -278,9 +291,13 @@ impl RawConfig {
             take!(given => critic; discount lookahead guidance target_rate smoothing);
         }
         unused("critic", Extraction::CriticGuided, critic != default_critic)?;
-        (config.state_weight, config.critic) = (weight, critic);
-        if config.has_critic() {
-            // Its actions are the locations of one Gaussian.
+        let mut projection = config.projection;
+        if let Some(given) = self.projection {
+            take!(given => projection; floor behaviour_components);
+        }
+        unused("projection", Extraction::InformationProjection, projection != config.projection)?;
+        (config.state_weight, config.critic, config.projection) = (weight, critic, projection);
+        if config.draws_one_gaussian() {
             config.networks.mixture_components = 1;
         }
         if let Some(networks) = self.networks {
@@ -377,13 +394,13 @@ fn check(config: &TrainConfig, facts: &LogFacts) -> Result<(), ConfigError> {
     range(config.log_every >= 1, "log_every", &config.log_every, COUNT)?;
     let components = config.networks.mixture_components;
     range((1..=100).contains(&components), "networks.mixture_components", &components, "1 to 100")?;
-    let single = !config.has_critic() || facts.discrete || components == 1;
+    let single = !config.draws_one_gaussian() || facts.discrete || components == 1;
     range(
         single,
         "networks.mixture_components",
         &components,
-        "1 with extraction = \"critic_guided\"; where the number comes from the config.toml of a run with another \
-         extraction, set networks.mixture_components = 1 as well",
+        "1 with extraction = \"critic_guided\" or \"information_projection\"; where the number comes from the \
+         config.toml of a run with another extraction, set networks.mixture_components = 1 as well",
     )?;
     check_size(config)?;
     check_extraction(config)?;
@@ -391,7 +408,11 @@ fn check(config: &TrainConfig, facts: &LogFacts) -> Result<(), ConfigError> {
 }
 
 fn check_extraction(config: &TrainConfig) -> Result<(), ConfigError> {
-    let (weight, critic) = (config.state_weight, config.critic);
+    let (weight, critic, projection) = (config.state_weight, config.critic, config.projection);
+    let floor = projection.floor;
+    range(floor > 0.0 && floor < 1.0, "projection.floor", &floor, "a number above 0 and below 1")?;
+    let components = projection.behaviour_components;
+    range((1..=64).contains(&components), "projection.behaviour_components", &components, "1 to 64")?;
     for (field, value) in [("state_weight.floor", weight.floor), ("state_weight.clip", weight.clip)] {
         range(positive(f64::from(value)), field, &value, "a finite number above 0")?;
     }

@@ -128,9 +128,13 @@ fn values_out_of_range_are_named() {
         ("checkpoint_every", vec!["0"]),
         ("keep_checkpoints", vec!["0"]),
         ("log_every", vec!["0"]),
+        ("projection.floor", vec!["0.0", "1.0", "nan"]),
+        ("projection.behaviour_components", vec!["0", "65"]),
     ] {
         for value in values {
-            let found = validate(&format!("{field} = {value}\n{LIMIT}"));
+            let extraction =
+                if field.starts_with("projection") { "information_projection" } else { "critic_guided" };
+            let found = validate(&format!("extraction = \"{extraction}\"\n{field} = {value}\n{LIMIT}"));
             assert!(
                 matches!(&found, Err(ConfigError::Range { field: named, .. }) if *named == field),
                 "{found:?}"
@@ -199,11 +203,15 @@ fn networks_and_batches_that_fit_no_memory_are_refused() {
 fn settings_of_an_extraction_that_was_not_chosen_are_refused() {
     let guided = "[critic]\nguidance = 1.0\n";
     let normalized = "[state_weight]\nclip = 5.0\n";
+    let projected = "[projection]\nfloor = 0.1\nbehaviour_components = 3\n";
     for (extraction, settings, good) in [
         ("critic_guided", guided, true),
         ("critic_guided", normalized, false),
         ("state_normalized", normalized, true),
         ("state_normalized", guided, false),
+        ("information_projection", projected, true),
+        ("information_projection", guided, false),
+        ("critic_guided", projected, false),
         ("weighted_bc", guided, false),
         // What a run wrote is read back, with the defaults of every extraction in it.
         ("weighted_bc", "[state_weight]\nclip = 10.0\n", true),
@@ -257,8 +265,11 @@ fn a_mixture_under_the_guided_extraction_is_explained() {
         discrete: false,
     };
     let text = "algo = \"optidice\"\nextraction = \"critic_guided\"\nnetworks.mixture_components = 5\n";
-    let refused = RawConfig::from_toml(text).expect("TOML").validate(&facts).expect_err("no mixtures there");
-    assert!(refused.to_string().contains("config.toml of a run with another extraction"), "{refused}");
+    for text in [text, &text.replace("critic_guided", "information_projection")] {
+        let refused =
+            RawConfig::from_toml(text).expect("TOML").validate(&facts).expect_err("no mixtures there");
+        assert!(refused.to_string().contains("config.toml of a run with another extraction"), "{refused}");
+    }
     let threads = RawConfig::from_toml("algo = \"bc\"\nthreads = 1025\n").expect("TOML").validate(&facts);
     assert!(matches!(threads, Err(ConfigError::Range { field: "threads", .. })));
 }

@@ -53,6 +53,7 @@ pub(crate) struct DiceLearner {
     multipliers: Multipliers,
     d_log_lambda: Vec<f64>,
     extractor: Extractor,
+    advantages: Vec<f32>,
     w: Vec<f32>,
     figures: Figures,
     metrics: Metrics,
@@ -101,13 +102,14 @@ impl DiceLearner {
             multipliers,
             d_log_lambda: vec![0.0; costs],
             extractor,
+            advantages: vec![0.0; size],
             w: vec![0.0; size],
             figures: Figures::new(costs),
             metrics,
         })
     }
 
-    /// `J_nu` (`eq:J_theta`) with its gradient in `nu`; leaves `w`.
+    /// `J_nu` (`eq:J_theta`) with its gradient in `nu`; leaves `e` and `w`.
     fn flow(&mut self, batch: &Batch, pool: &Pool) {
         let TrainedNetwork { network, params, .. } = &self.nu;
         let nu = network.forward(params, &batch.states, 3 * batch.size, self.extractor.cache(), pool);
@@ -120,6 +122,7 @@ impl DiceLearner {
             self.multipliers.mu,
             self.config.alpha,
             self.config.divergence,
+            &mut self.advantages,
             &mut self.w,
             &mut self.d_nu,
         );
@@ -235,13 +238,13 @@ impl Learner for DiceLearner {
             let progress = (batch.step - dual_steps) as f64 / (steps - dual_steps) as f64;
             self.extractor.set_pace((1.0 - (1.0 - LAST_PACE) * progress) as f32);
             self.flow(batch, pool);
-            self.extractor.step(batch, &self.w, pool);
+            self.extractor.step(batch, &self.advantages, &self.w, pool);
             self.metrics.record_policy(&self.extractor);
             return;
         }
         self.gradients(batch, pool);
         if !self.config.draws_afterwards() {
-            self.extractor.step(batch, &self.w, pool);
+            self.extractor.step(batch, &self.advantages, &self.w, pool);
         }
         self.metrics.record(batch, &self.w, &self.figures, &self.multipliers, &self.extractor);
         self.nu.update(pool);

@@ -77,7 +77,7 @@ pub struct FlowLoss {
 /// With `e = r - lambda'c + gamma nu(s') - nu(s) - mu` and `g` the conjugate of `f` over `w >= 0`, the loss is
 /// `mean(alpha g(e/alpha)) + (1 - gamma) mean(nu(s0)) + lambda'limits + mu`. By the envelope theorem its derivative
 /// in `e` is `w = g'(e/alpha)` (`eq:w_closed_form_solution`), so that `w` is all the gradient needs.
-/// `lambda` and `limits` are `[K]`; `mu` is zero when `gamma < 1`. Writes `w` `[B]` and `d_nu` `[3B]`.
+/// `lambda` and `limits` are `[K]`; `mu` is zero when `gamma < 1`. Writes `e` and `w`, `[B]`, and `d_nu` `[3B]`.
 pub fn flow_loss(
     samples: Samples<'_>,
     nu: &[f32],
@@ -86,6 +86,7 @@ pub fn flow_loss(
     mu: f64,
     alpha: f64,
     divergence: Divergence,
+    advantages: &mut [f32],
     w: &mut [f32],
     d_nu: &mut [f32],
 ) -> FlowLoss {
@@ -99,6 +100,7 @@ pub fn flow_loss(
         conjugates += alpha * divergence.conjugate(e / alpha);
         weights += weight;
         starts += f64::from(nu[2 * size + b]);
+        advantages[b] = e as f32;
         w[b] = weight as f32;
         d_nu[b] = (-weight * per_sample) as f32;
         d_nu[size + b] = (weight * f64::from(samples.discounts[b]) * per_sample) as f32;

@@ -51,8 +51,8 @@ impl Case {
         Samples { rewards: &self.rewards, costs: &self.costs, discounts: &self.discounts, gamma: self.gamma }
     }
 
-    fn flow(&self, alpha: f64, divergence: Divergence) -> (FlowLoss, Vec<f32>, Vec<f32>) {
-        let (mut w, mut d_nu) = (vec![0.0; SIZE], vec![0.0; 3 * SIZE]);
+    fn flow(&self, alpha: f64, divergence: Divergence) -> (FlowLoss, Vec<f32>, Vec<f32>, Vec<f32>) {
+        let (mut e, mut w, mut d_nu) = (vec![0.0; SIZE], vec![0.0; SIZE], vec![0.0; 3 * SIZE]);
         let loss = flow_loss(
             self.samples(),
             &self.nu,
@@ -61,10 +61,11 @@ impl Case {
             self.mu,
             alpha,
             divergence,
+            &mut e,
             &mut w,
             &mut d_nu,
         );
-        (loss, w, d_nu)
+        (loss, e, w, d_nu)
     }
 
     fn bound(&self, epsilon: f64, form: BoundLoss) -> (Vec<Bound>, Vec<f32>) {
@@ -148,11 +149,14 @@ fn flow_value_is_the_printed_lagrangian_at_its_maximiser() {
     for (seed, gamma) in [(1, 0.9), (2, 1.0), (3, 0.5)] {
         for divergence in Divergence::ALL {
             let case = Case::new(seed, gamma);
-            let (loss, w, _) = case.flow(0.7, divergence);
+            let (loss, e, w, _) = case.flow(0.7, divergence);
             let wide: Vec<f64> = w.iter().map(|&v| f64::from(v)).collect();
             // `w` is a maximiser, so that its rounding to f32 enters in second order only.
             assert!((loss.value - lagrangian(&case, &wide, 0.7, divergence)).abs() < 1e-12, "{divergence}");
             for b in 0..SIZE {
+                // Both are rounded to single precision; no ratio here moves by more than 40 for one of its argument.
+                let from_advantage = divergence.weight(f64::from(e[b]) / 0.7);
+                assert!((from_advantage - wide[b]).abs() < 1e-5, "{divergence}: {} at {}", w[b], e[b]);
                 for rival in [0.0, wide[b] * 0.9, wide[b] + 0.1] {
                     let mut other = wide.clone();
                     other[b] = rival;
@@ -168,7 +172,7 @@ fn flow_gradient_matches_differences() {
     for (seed, gamma) in [(4, 0.9), (5, 1.0)] {
         for divergence in Divergence::ALL {
             let mut case = Case::new(seed, gamma);
-            let (alpha, (_, _, d_nu)) = (0.7, case.flow(0.7, divergence));
+            let (alpha, (_, _, _, d_nu)) = (0.7, case.flow(0.7, divergence));
             for row in 0..3 * SIZE {
                 let expected = slope(&mut case, |c| &mut c.nu[row], |c| c.flow(alpha, divergence).0.value);
                 assert!((f64::from(d_nu[row]) - expected).abs() < TOLERANCE, "{divergence} nu[{row}]");
@@ -184,7 +188,7 @@ fn multiplier_gradients_match_differences_of_the_dual() {
     let (alpha, h) = (0.7, 1e-5);
     for divergence in Divergence::ALL {
         let mut case = Case::new(6, 1.0);
-        let (loss, w, _) = case.flow(alpha, divergence);
+        let (loss, _, w, _) = case.flow(alpha, divergence);
         let mut difference = |change: &dyn Fn(&mut Case, f64)| {
             change(&mut case, h);
             let above = case.flow(alpha, divergence).0.value;
@@ -285,7 +289,7 @@ fn a_tiny_temperature_gives_the_largest_term_and_stays_finite() {
 fn overflowing_ratios_are_reported_not_hidden() {
     let mut case = Case::new(11, 0.9);
     case.rewards[0] = 1000.0;
-    let (loss, w, _) = case.flow(0.1, Divergence::Kl);
+    let (loss, _, w, _) = case.flow(0.1, Divergence::Kl);
     assert!(!w[0].is_finite() && !loss.value.is_finite());
     case.w = w;
     assert!(!case.bound(0.01, BoundLoss::Paper).0[0].value.is_finite());

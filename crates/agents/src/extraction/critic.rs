@@ -62,7 +62,7 @@ const DEVIATION_PER_DIFFERENCE: f64 = 0.886_226_925_452_758;
 const SPREAD_MIN: f64 = 1e-6;
 
 /// What actions there are.
-enum Space {
+pub(super) enum Space {
     /// Middle and half width of every action's logged range, `[A]`.
     Continuous {
         middle: Vec<f32>,
@@ -472,7 +472,7 @@ impl Critics {
     }
 }
 
-fn space(problem: &Problem<'_>) -> Space {
+pub(super) fn space(problem: &Problem<'_>) -> Space {
     match problem.data.actions() {
         coptidice_data::Actions::Discrete { count, .. } => Space::Discrete { count: *count },
         coptidice_data::Actions::Continuous { .. } => {

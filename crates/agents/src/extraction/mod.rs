@@ -8,14 +8,16 @@
 //! | `weighted_bc` | `-mean(w log pi)` (`eq:weighted_bc`) | states that the optimum passes quickly have next to no weight; ways that must not be averaged are |
 //! | `state_normalized` | the same with `w / (h(s) + floor)`, `h` fitted to `E[w given s]` | rests on `h` where `w` is rare |
 //! | `critic_guided` | squared distance to the log weighted by `w`, less the value of the policy's own action under `r - prices'c` | rests on a critic at actions near the log's |
+//! | `information_projection` | the divergence of the policy from `beta w` at the log's states, with fitted `beta` and `w(e(s,a))` | rests on both at the policy's own actions; sees no further than the dual's advantage |
 //!
 //! Any positive function of the state may multiply the weights, so the states themselves may be drawn from anywhere:
 //! see [`crate::balance`]. Where the policy has steps of its own it is drawn from a dual that no longer moves.
 //!
-//! [`Extractor`] is what a learner holds: it takes a batch and its `w`, and moves the policy.
+//! [`Extractor`] is what a learner holds: it takes a batch, the dual's `e` and `w` of it, and moves the policy.
 
 mod critic;
 mod policy;
+mod projection;
 mod state_weight;
 #[cfg(test)]
 mod tests;
@@ -30,6 +32,7 @@ use crate::sampler::Batch;
 
 use critic::Critics;
 pub(crate) use policy::{PolicyTrainer, head, spec};
+use projection::Projection;
 use state_weight::StateWeights;
 
 /// The policy in training and what its extraction needs besides.
@@ -46,6 +49,7 @@ enum Method {
     WeightedBc,
     StateNormalized(Box<StateWeights>),
     CriticGuided(Box<Critics>),
+    InformationProjection(Box<Projection>),
 }
 
 /// What the policy of a guided extraction pays for costs, `[K]`, scaled reward per scaled cost:
@@ -79,11 +83,15 @@ impl Extractor {
             Extraction::WeightedBc => Method::WeightedBc,
             Extraction::StateNormalized => Method::StateNormalized(Box::new(StateWeights::new(problem)?)),
             Extraction::CriticGuided => Method::CriticGuided(Box::new(Critics::new(problem)?)),
+            Extraction::InformationProjection => {
+                Method::InformationProjection(Box::new(Projection::new(problem)?))
+            }
         };
         let figure_names = match &method {
             Method::WeightedBc => Vec::new(),
             Method::StateNormalized(_) => StateWeights::FIGURES.map(str::to_owned).to_vec(),
             Method::CriticGuided(_) => Critics::FIGURES.map(str::to_owned).to_vec(),
+            Method::InformationProjection(_) => Projection::FIGURES.map(str::to_owned).to_vec(),
         };
         Ok(Extractor {
             policy: PolicyTrainer::new(problem)?,
@@ -101,11 +109,12 @@ impl Extractor {
             Method::WeightedBc => {}
             Method::StateNormalized(weights) => weights.set_pace(pace),
             Method::CriticGuided(critics) => critics.set_pace(pace),
+            Method::InformationProjection(projection) => projection.set_pace(pace),
         }
     }
 
-    /// One step. `w` is `[B]`.
-    pub(crate) fn step(&mut self, batch: &Batch, w: &[f32], pool: &Pool) {
+    /// One step. `advantages` (`e(s,a)` from a single successor, scaled reward) and `w` are `[B]`.
+    pub(crate) fn step(&mut self, batch: &Batch, advantages: &[f32], w: &[f32], pool: &Pool) {
         self.policy_loss = match &mut self.method {
             Method::WeightedBc => self.policy.step(batch, w, pool),
             Method::StateNormalized(weights) => {
@@ -115,6 +124,10 @@ impl Extractor {
             Method::CriticGuided(critics) => {
                 critics.step(batch, &self.prices, &mut self.policy, pool);
                 critics.guide(batch, w, &self.prices, &mut self.policy, pool)
+            }
+            Method::InformationProjection(projection) => {
+                projection.fit(batch, advantages, pool);
+                projection.project(batch, &mut self.policy, pool)
             }
         };
     }
@@ -150,6 +163,7 @@ impl Extractor {
             Method::WeightedBc => &[],
             Method::StateNormalized(weights) => weights.figures(),
             Method::CriticGuided(critics) => critics.figures(),
+            Method::InformationProjection(projection) => projection.figures(),
         }
     }
 
@@ -182,6 +196,7 @@ impl Extractor {
             Method::WeightedBc => {}
             Method::StateNormalized(weights) => weights.visit_state(visit),
             Method::CriticGuided(critics) => critics.visit_state(visit),
+            Method::InformationProjection(projection) => projection.visit_state(visit),
         }
     }
 }

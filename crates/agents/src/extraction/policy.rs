@@ -1,18 +1,21 @@
 //! The policy's network in training.
 //!
 //! [`PolicyTrainer::step`] descends `J_pi = -mean(weights log pi(a|s))` (`eq:J_psi`, `eq:weighted_bc`), the weights
-//! being constants; [`PolicyTrainer::descend`] any loss of the network's outputs.
+//! being constants; [`PolicyTrainer::descend`] any loss of the network's outputs. A model of the log's actions is fitted
+//! in the same way, with all weights 1.
 
 use coptidice_nn::{Cache, Network, NetworkSpec, NnError, Pool, Precision, exponential_average};
 
 use crate::learner::StateMut;
-use crate::policy::Head;
+use crate::policy::{ActionBatch, Head};
 use crate::problem::Problem;
 use crate::sampler::Batch;
 use crate::trained::TrainedNetwork;
 
 /// The policy in training.
 pub(crate) struct PolicyTrainer {
+    /// Of its random stream and its state.
+    name: &'static str,
     trained: TrainedNetwork,
     head: Head,
     d_outputs: Vec<f32>,
@@ -23,18 +26,27 @@ pub(crate) struct PolicyTrainer {
 
 impl PolicyTrainer {
     pub(crate) fn new(problem: &Problem<'_>) -> Result<Self, NnError> {
+        Self::with_head(problem, head(problem), "policy", problem.config.policy_average_rate)
+    }
+
+    /// One with another head. `name` is of its random stream and its state.
+    pub(super) fn with_head(
+        problem: &Problem<'_>,
+        head: Head,
+        name: &'static str,
+        average_rate: f32,
+    ) -> Result<Self, NnError> {
         let config = problem.config;
-        let head = head(problem);
         let trained = TrainedNetwork::new(
             config,
             spec(problem, &head),
-            "policy",
+            name,
             config.policy_learning_rate,
             config.batch_size,
         )?;
-        let average = if config.policy_average_rate > 0.0 { trained.params.clone() } else { Vec::new() };
+        let average = if average_rate > 0.0 { trained.params.clone() } else { Vec::new() };
         let d_outputs = vec![0.0; config.batch_size * head.outputs()];
-        Ok(PolicyTrainer { trained, head, d_outputs, average, average_rate: config.policy_average_rate })
+        Ok(PolicyTrainer { name, trained, head, d_outputs, average, average_rate })
     }
 
     /// Makes the cache fit other networks too, on up to `max_batch` rows.
@@ -83,6 +95,30 @@ impl PolicyTrainer {
         network.forward(params, states, rows, cache, pool)
     }
 
+    /// `mean(log pi(a|s))` of continuous actions, `[B, A]`, at `states`, `[B, D]`. Writes the derivative of its
+    /// **negative** in the actions; `ones` is `[B]`.
+    pub(super) fn log_density(
+        &mut self,
+        states: &[f32],
+        actions: &[f32],
+        ones: &[f32],
+        d_actions: &mut [f32],
+        pool: &Pool,
+    ) -> f64 {
+        let TrainedNetwork { network, params, cache, .. } = &mut self.trained;
+        let outputs = network.forward(params, states, ones.len(), cache, pool);
+        let actions = ActionBatch::Continuous(actions);
+        let loss = self.head.weighted_nll(outputs, actions, ones, &mut self.d_outputs, pool);
+        // The density is one of `a - mu`: moving the action is moving all locations the other way.
+        let block = self.head.outputs() / 3;
+        let components = block / self.head.action_width();
+        let rows = self.d_outputs.chunks_exact(3 * block).map(|row| &row[block..2 * block]);
+        for (d, d_locations) in d_actions.iter_mut().zip(rows.flat_map(|row| row.chunks_exact(components))) {
+            *d = -d_locations.iter().sum::<f32>();
+        }
+        -loss
+    }
+
     pub(super) fn set_pace(&mut self, pace: f32) {
         self.trained.set_pace(pace);
     }
@@ -112,9 +148,9 @@ impl PolicyTrainer {
     }
 
     pub(crate) fn visit_state(&mut self, visit: &mut dyn FnMut(&str, StateMut<'_>)) {
-        self.trained.visit_state("policy", visit);
+        self.trained.visit_state(self.name, visit);
         if self.average_rate > 0.0 {
-            visit("policy.average", StateMut::F32(&mut self.average));
+            visit(&format!("{}.average", self.name), StateMut::F32(&mut self.average));
         }
     }
 }

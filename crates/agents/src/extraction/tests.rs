@@ -5,6 +5,7 @@ use coptidice_data::{ActionSpace, Schema, Step, StepAction, Transitions, Transit
 use coptidice_nn::Pool;
 use rand::RngExt as _;
 
+use super::projection::log_weight;
 use super::*;
 use crate::policy::Head;
 use crate::sampler::Sampler;
@@ -211,4 +212,208 @@ fn prices_are_of_the_size_of_rewards_and_limits() {
         let free = testing::config(&data, "algo = \"optidice\"\ncaution = 0.3\n");
         assert_eq!(prices(&Problem::new(&free, &data).unwrap()), [0.0, 0.0]);
     }
+}
+
+/// The gradient in the outputs lies between the differences of the loss to either side, which differ by the curvature, and
+/// where the range's end or the floor is crossed by the kink. Draws are those of the batch's step, so that the loss is one
+/// function; it is of order 10 and comes through two networks in single precision, which leaves 1e-6, or 2e-4 after
+/// division by 1e-2.
+fn check_projection(action: ActionSpace, divergence: &str) {
+    let data = testing::random_log(3, action, 6, 20);
+    let toml = format!(
+        "extraction = \"information_projection\"\nbatch_size = 16\ndivergence = \"{divergence}\"\nalpha = 0.8\n\
+         learning_rate = 1e-2\n[projection]\nfloor = 0.3\n"
+    );
+    let config = testing::config(&data, &toml);
+    let problem = Problem::new(&config, &data).unwrap();
+    let (mut policy, mut target) =
+        (PolicyTrainer::new(&problem).unwrap(), Projection::new(&problem).unwrap());
+    let mut sampler = Sampler::new(&problem);
+    let mut rng = stream(0, "advantages", 0);
+    let e: Vec<f32> = (0..16).map(|_| rng.random_range(-2.0..1.0)).collect();
+    let batch = sampler.draw(0);
+    for _ in 0..100 {
+        target.fit(batch, &e, &pool());
+    }
+    let head = head(&problem);
+    let start: Vec<f32> =
+        policy.outputs(batch.current_states(), 16, &pool()).iter().map(|x| 0.3 * x - 0.2).collect();
+    let (mut d_outputs, mut ignored) = (vec![f32::NAN; start.len()], vec![0.0; start.len()]);
+    target.loss(&head, batch, &start, &mut d_outputs, &pool());
+    let floored = target.figures()[2];
+    let mut smooth = 0;
+    for i in 0..start.len() {
+        let mut at = |h: f32| {
+            let mut outputs = start.clone();
+            outputs[i] += h;
+            target.loss(&head, batch, &outputs, &mut ignored, &pool())
+        };
+        let (below, here, above) = (at(-1e-2), at(0.0), at(1e-2));
+        let [left, right] = [(here - below) / 1e-2, (above - here) / 1e-2];
+        let found = f64::from(d_outputs[i]);
+        let slack = 3e-4 * (1.0 + found.abs());
+        assert!(
+            found > left.min(right) - slack && found < left.max(right) + slack,
+            "{i}: {found}, {left}, {right}"
+        );
+        smooth += usize::from((left - right).abs() < 0.1 * found.abs());
+    }
+    // Of continuous actions the logits of single Gaussians mean nothing.
+    assert!(smooth > start.len() / 3, "{smooth} slopes of {} were compared", start.len());
+    // With some of its weights at the floor and some above, both branches were met.
+    assert_eq!(floored > 0.0 && floored < 1.0, divergence == "chi2", "{floored}");
+}
+
+#[test]
+fn projecting_continuous_actions_goes_down_the_gradient_of_the_divergence() {
+    for divergence in ["chi2", "softchi", "kl"] {
+        check_projection(ActionSpace::Continuous { dim: 2 }, divergence);
+    }
+}
+
+#[test]
+fn projecting_finitely_many_actions_goes_down_the_gradient_of_the_divergence() {
+    for divergence in ["chi2", "softchi", "kl"] {
+        let labels = ["a", "b", "c"].map(str::to_owned).to_vec();
+        check_projection(ActionSpace::Discrete { labels }, divergence);
+    }
+}
+
+#[test]
+fn log_weights_are_the_logarithms_of_weights() {
+    for divergence in coptidice_core::Divergence::ALL {
+        for i in -40..40 {
+            let y = f64::from(i) / 8.0 + 0.01;
+            let found = log_weight(divergence, y, 0.2);
+            let w = divergence.weight(y);
+            let floored = divergence == coptidice_core::Divergence::Chi2 && w < 0.2;
+            assert_eq!(found.floored, floored, "{divergence} {y}");
+            let (value, slope) =
+                if floored { (0.2_f64.ln(), 0.0) } else { (w.ln(), divergence.weight_derivative(y) / w) };
+            // Two roundings of numbers below 10.
+            assert!((found.value - value).abs() < 1e-14 * 10.0, "{divergence} {y}: {found:?} for {value}");
+            assert!((found.slope - slope).abs() < 1e-14 * 10.0, "{divergence} {y}: {found:?} for {slope}");
+        }
+    }
+}
+
+/// On a finite problem the minimum has a closed form, `beta w` normalised at each state, with `beta` the log's shares and
+/// `w` of the mean advantage. The networks can hold any function of three states; the last steps' size leaves a few
+/// hundredths of an `e` of order one, and less of probabilities.
+#[test]
+fn the_projection_is_the_behaviour_times_the_weights() {
+    let data = cycle();
+    let state = |row: usize| (0..STATES).position(|i| data.observation(row)[i] == 1.0).unwrap();
+    let mut visits = [[0.0; 2]; STATES];
+    for row in 0..data.len() {
+        visits[state(row)][data.discrete_action(row) as usize] += 1.0;
+    }
+    // By state and action; chi-square rules out both actions of the second state.
+    const E: [[f32; 2]; STATES] = [[0.5, -0.5], [-3.0, -2.0], [1.0, -0.9]];
+    for (divergence, floor) in [("chi2", 0.05), ("softchi", 0.01), ("kl", 0.01)] {
+        let toml = format!(
+            "extraction = \"information_projection\"\nbatch_size = 64\nlearning_rate = 3e-3\n\
+             policy_learning_rate = 3e-3\nalpha = 0.5\nnormalize_observations = false\ndivergence = \"{divergence}\"\n\
+             [projection]\nfloor = {floor}\n"
+        );
+        let config = testing::config(&data, &toml);
+        let problem = Problem::new(&config, &data).unwrap();
+        let (mut policy, mut target) =
+            (PolicyTrainer::new(&problem).unwrap(), Projection::new(&problem).unwrap());
+        let mut sampler = Sampler::new(&problem);
+        for step in 0..4000 {
+            // Rows in turn, so that every batch is as the log; rates fall, so that the last step is small.
+            let rows: Vec<usize> = (0..64).map(|b| (b + 64 * step) % data.len()).collect();
+            let batch = sampler.gather(|b| (rows[b], [0, 0], 0.5));
+            // A single successor's luck is averaged away: one sample up, the next one down.
+            let luck = |b: usize| if (b + step).is_multiple_of(2) { 0.3 } else { -0.3 };
+            let e: Vec<f32> = (0..64)
+                .map(|b| E[state(rows[b])][data.discrete_action(rows[b]) as usize] + luck(b))
+                .collect();
+            let pace = (1.0 - step as f32 / 4000.0).max(0.02);
+            policy.set_pace(pace);
+            target.set_pace(pace);
+            target.fit(batch, &e, &pool());
+            target.project(batch, &mut policy, &pool());
+        }
+        let one_hot: Vec<f32> =
+            (0..STATES * STATES).map(|i| f32::from(u8::from(i / STATES == i % STATES))).collect();
+        let logits = policy.outputs(&one_hot, STATES, &pool()).to_vec();
+        for s in 0..STATES {
+            let mass = |a: usize| {
+                let w = config.divergence.weight(f64::from(E[s][a]) / config.alpha);
+                visits[s][a] * if divergence == "chi2" { w.max(floor) } else { w }
+            };
+            let expected = mass(1) / (mass(0) + mass(1));
+            let found = 1.0 / (1.0 + f64::from(logits[2 * s] - logits[2 * s + 1]).exp());
+            assert!((found - expected).abs() < 0.03, "{divergence}, state {s}: {found} for {expected}");
+        }
+    }
+}
+
+/// A normal `beta` of deviation `s` times `exp(e/alpha)` with `e = k a` is the normal distribution of the same deviation
+/// around `s^2 k/alpha`: the policy can hold the minimum, and must find both. The log's actions are the odd percentiles
+/// of such a `beta`; its own deviation is that of the log, as maximum likelihood has it. One draw a state and step leaves
+/// an error of `1/sqrt(64)` per step, of which the falling rate averages hundreds away.
+#[test]
+fn the_projection_of_a_tilted_normal_behaviour_is_the_shifted_one() {
+    let schema = Schema {
+        observation_dim: 1,
+        action: ActionSpace::Continuous { dim: 1 },
+        cost_names: vec!["first".to_owned(), "second".to_owned()],
+        propensity: false,
+    };
+    let mut builder = TransitionsBuilder::new(schema).unwrap();
+    // Sums of uniform numbers on a grid are near enough to normal ones, and symmetric.
+    let mut actions: Vec<f32> = Vec::new();
+    for i in 0..8_u8 {
+        for j in 0..8_u8 {
+            for k in 0..8_u8 {
+                actions.push((f32::from(i) + f32::from(j) + f32::from(k) - 10.5) / 4.0);
+            }
+        }
+    }
+    for &action in &actions {
+        builder
+            .push(&Step {
+                observation: &[1.0],
+                action: StepAction::Continuous(&[action]),
+                reward: 0.0,
+                costs: &[0.0; 2],
+                next_observation: &[1.0],
+                terminal: false,
+                timeout: false,
+                propensity: None,
+            })
+            .unwrap();
+    }
+    let data = builder.finish().unwrap();
+    let deviation = (actions.iter().map(|a| f64::from(a * a)).sum::<f64>() / actions.len() as f64).sqrt();
+    let config = testing::config(
+        &data,
+        "extraction = \"information_projection\"\nbatch_size = 64\nlearning_rate = 3e-3\n\
+         policy_learning_rate = 3e-3\nalpha = 0.8\ndivergence = \"kl\"\nnormalize_observations = false\n\
+         [projection]\nbehaviour_components = 1\n",
+    );
+    let problem = Problem::new(&config, &data).unwrap();
+    let (mut policy, mut target) =
+        (PolicyTrainer::new(&problem).unwrap(), Projection::new(&problem).unwrap());
+    let mut sampler = Sampler::new(&problem);
+    let slope = 0.5;
+    for step in 0..4000_usize {
+        let rows: Vec<usize> = (0..64).map(|b| (b * 8 + step * 37) % data.len()).collect();
+        let mut batch = sampler.gather(|b| (rows[b], [0, 0], 0.5)).clone();
+        batch.step = step as u64;
+        let e: Vec<f32> = rows.iter().map(|&row| slope * actions[row]).collect();
+        let pace = (1.0 - step as f32 / 4000.0).max(0.02);
+        policy.set_pace(pace);
+        target.set_pace(pace);
+        target.fit(&batch, &e, &pool());
+        target.project(&batch, &mut policy, &pool());
+    }
+    let outputs = policy.outputs(&[1.0], 1, &pool()).to_vec();
+    let scale = f64::from(coptidice_nn::math::softplus(outputs[2]) + config.networks.min_scale);
+    let shift = deviation.powi(2) * f64::from(slope) / config.alpha;
+    assert!((f64::from(outputs[1]) - shift).abs() < 0.06 * deviation, "{} for {shift}", outputs[1]);
+    assert!((scale - deviation).abs() < 0.06 * deviation, "{scale} for {deviation}");
 }
