@@ -160,7 +160,7 @@ pub struct RawNetworks {
     pub value: Option<Vec<BlockSpec>>,
     /// Blocks of the policy, before a last linear layer.
     pub policy: Option<Vec<BlockSpec>>,
-    /// Gaussians per action dimension of a continuous policy, 1 to 100; 1 is a single Gaussian. Discrete policies are
+    /// Gaussians per action dimension of a continuous policy, 1 to 64; 1 is a single Gaussian. Discrete policies are
     /// no mixtures and take no notice.
     pub mixture_components: Option<usize>,
     /// Smallest standard deviation of a Gaussian, action units.
@@ -393,7 +393,7 @@ fn check(config: &TrainConfig, facts: &LogFacts) -> Result<(), ConfigError> {
     range(config.keep_checkpoints >= 1, "keep_checkpoints", &config.keep_checkpoints, COUNT)?;
     range(config.log_every >= 1, "log_every", &config.log_every, COUNT)?;
     let components = config.networks.mixture_components;
-    range((1..=100).contains(&components), "networks.mixture_components", &components, "1 to 100")?;
+    range((1..=64).contains(&components), "networks.mixture_components", &components, "1 to 64")?;
     let single = !config.draws_one_gaussian() || facts.discrete || components == 1;
     range(
         single,

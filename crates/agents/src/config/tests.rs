@@ -128,6 +128,7 @@ fn values_out_of_range_are_named() {
         ("checkpoint_every", vec!["0"]),
         ("keep_checkpoints", vec!["0"]),
         ("log_every", vec!["0"]),
+        ("networks.mixture_components", vec!["0", "65"]),
         ("projection.floor", vec!["0.0", "1.0", "nan"]),
         ("projection.behaviour_components", vec!["0", "65"]),
     ] {
