@@ -6,6 +6,7 @@
 use coptidice_core::rng::stream;
 use coptidice_nn::Pool;
 use rand::RngExt as _;
+use serde::{Deserialize, Serialize};
 
 use crate::learner::Learner;
 use crate::problem::Problem;
@@ -31,7 +32,7 @@ pub struct Estimates {
 }
 
 /// Expectation of one cost under the learned occupancy.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CostEstimate {
     /// Name of the cost.
     pub name: String,

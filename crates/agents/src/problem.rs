@@ -207,6 +207,22 @@ impl<'a> Problem<'a> {
         })
     }
 
+    /// The same problem, scaled as it is, with other episodes to look at.
+    pub(crate) fn on<'d>(&self, data: &'d Transitions) -> Problem<'d>
+    where
+        'a: 'd,
+    {
+        Problem {
+            data,
+            rows: TrainingRows::of(self.config, data),
+            normalizer: self.normalizer.clone(),
+            costs: self.costs.clone(),
+            mean_costs: self.mean_costs.clone(),
+            value_scale: self.value_scale.clone(),
+            ..*self
+        }
+    }
+
     /// Smallest and largest logged action of every component, `[A]` each; empty for discrete actions.
     #[must_use]
     pub fn action_range(&self) -> (Vec<f32>, Vec<f32>) {

@@ -28,16 +28,18 @@
 //! | `compared/NAME` | the upper bound that `lambda` compares with the limit, by the chosen form of the bound | coptidice, `epsilon > 0` |
 //! | `cost_bound/NAME` | upper bound `J_tau,chi` (`eq:J_tau_phi`) | coptidice, `epsilon > 0` |
 //! | `cost_reweighted/NAME` | cost under the tilted weights (`eq:cost_ub_weights`) | coptidice, `epsilon > 0` |
+//! | `policy/reward`, `policy/cost/NAME` | reward and cost per step of the policy itself, by fitted Q evaluation; with the last step's | `evaluation.rounds > 0` |
 //! | `tau/NAME`, `kl/NAME` | temperature (cost per step) and divergence of the tilted weights | coptidice, `epsilon > 0` |
 
 use std::path::{Path, PathBuf};
 
-use coptidice_data::Transitions;
+use coptidice_data::{Split, SplitError, Transitions};
 use coptidice_nn::{NnError, Pool};
 
 use crate::checkpoint::{CheckpointError, Progress, Saved, Store};
 use crate::config::{ConfigError, TrainConfig};
 use crate::estimate::{Estimates, estimate};
+use crate::evaluation::{PolicyEvaluation, evaluate};
 use crate::feasibility::{InfeasibleLimit, infeasible_limit};
 use crate::learner::{BadQuantity, Learner};
 use crate::policy::{NormalizerError, Policy, PolicyDefect};
@@ -90,6 +92,8 @@ pub enum TrainOutcome {
         checkpoint: PathBuf,
         /// What the dual says of its optimum over the whole log; `None` for algorithms without one.
         estimates: Option<Estimates>,
+        /// What the policy itself is estimated to earn and cost; `None` where that is switched off.
+        evaluation: Option<PolicyEvaluation>,
     },
     /// The observer stopped it.
     Stopped {
@@ -134,6 +138,9 @@ pub enum TrainError {
     /// Observations cannot be normalised.
     #[error(transparent)]
     Normalizer(#[from] NormalizerError),
+    /// Episodes cannot be held out.
+    #[error(transparent)]
+    Split(#[from] SplitError),
     /// A checkpoint cannot be written or continued from.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
@@ -155,8 +162,9 @@ pub fn train(
     run: &TrainIo,
     observer: &mut dyn Observer,
 ) -> Result<TrainOutcome, TrainError> {
-    let problem = Problem::new(config, data)?;
-    if let Some(limit) = infeasible_limit(config, data) {
+    let parts = Parts::of(config, data)?;
+    let problem = Problem::new(config, parts.seen(data))?;
+    if let Some(limit) = infeasible_limit(config, problem.data) {
         return Ok(TrainOutcome::Infeasible(limit));
     }
     let pool = Pool::new(threads(config))?;
@@ -164,21 +172,58 @@ pub fn train(
     let store = Store::open(&run.directory, config, data.fingerprint().to_string())?;
     let progress = begin(&store, run, learner.as_mut(), observer)?;
     observer.started(progress.step);
-    Loop { problem: &problem, pool: &pool, store: &store, learner: learner.as_mut(), progress, observer }
-        .run()
+    let held_out = parts.held_out.as_ref().map(|part| problem.on(part));
+    let (problem, held_out, result) = (&problem, held_out.as_ref(), None);
+    Loop {
+        problem,
+        held_out,
+        pool: &pool,
+        store: &store,
+        learner: learner.as_mut(),
+        progress,
+        observer,
+        result,
+    }
+    .run()
 }
 
 /// The policy as it stood at a checkpoint, for instance at the last good one of a run that diverged. Nothing says that
-/// it keeps any limit: it was not finished.
+/// it keeps any limit: it was not finished. It acts as the configuration says; a choice is made at the end of training
+/// only.
 ///
 /// # Errors
 /// [`TrainError::Checkpoint`] if the checkpoint is damaged or was made with another configuration or log.
 pub fn policy_at(config: &TrainConfig, data: &Transitions, checkpoint: &Path) -> Result<Policy, TrainError> {
-    let problem = Problem::new(config, data)?;
+    let parts = Parts::of(config, data)?;
+    let problem = Problem::new(config, parts.seen(data))?;
     let mut learner = (config.algo.entry().build)(&problem)?;
     let store = Store::new(checkpoint.parent().unwrap_or(checkpoint), config, data.fingerprint().to_string());
     let progress = store.load(checkpoint, learner.as_mut())?;
     crate::deploy::policy(&problem, learner.policy_parameters(), progress.step)
+}
+
+/// The log in the parts that `holdout` makes of it.
+struct Parts {
+    /// What is trained on, where that is not the whole log.
+    seen: Option<Transitions>,
+    held_out: Option<Transitions>,
+}
+
+impl Parts {
+    fn of(config: &TrainConfig, data: &Transitions) -> Result<Self, TrainError> {
+        if config.holdout == 0.0 {
+            return Ok(Parts { seen: None, held_out: None });
+        }
+        let split = Split::draw(data, config.holdout, config.seed)?;
+        Ok(Parts {
+            seen: data.select_episodes(&split.train),
+            held_out: data.select_episodes(&split.held_out),
+        })
+    }
+
+    fn seen<'a>(&'a self, data: &'a Transitions) -> &'a Transitions {
+        self.seen.as_ref().unwrap_or(data)
+    }
 }
 
 fn threads(config: &TrainConfig) -> usize {
@@ -218,11 +263,21 @@ fn begin(
 
 struct Loop<'r> {
     problem: &'r Problem<'r>,
+    held_out: Option<&'r Problem<'r>>,
     pool: &'r Pool,
     store: &'r Store,
     learner: &'r mut dyn Learner,
     progress: Progress,
     observer: &'r mut dyn Observer,
+    /// After the last step.
+    result: Option<Finish>,
+}
+
+/// What training leaves.
+struct Finish {
+    policy: Policy,
+    estimates: Option<Estimates>,
+    evaluation: Option<PolicyEvaluation>,
 }
 
 impl Loop<'_> {
@@ -235,6 +290,9 @@ impl Loop<'_> {
             self.progress.step += 1;
             if let Err(bad) = self.learner.health() {
                 return self.diverged(bad);
+            }
+            if self.progress.step == config.steps {
+                self.result = Some(self.finish()?);
             }
             self.report();
             let stop = self.observer.should_stop() && self.progress.step < config.steps;
@@ -252,10 +310,39 @@ impl Loop<'_> {
                 }
             }
         }
-        let policy = crate::deploy::policy(self.problem, self.learner.policy_parameters(), config.steps)?;
+        // A run that was resumed at its end has no last step.
+        let Finish { policy, estimates, evaluation } = match self.result.take() {
+            Some(result) => result,
+            None => self.finish()?,
+        };
         let checkpoint = self.store.list()?.into_iter().next().map(|(_, path)| path).unwrap_or_default();
+        Ok(TrainOutcome::Finished { policy: Box::new(policy), checkpoint, estimates, evaluation })
+    }
+
+    /// The policy of the last step, the dual's estimates and the policy's own.
+    fn finish(&mut self) -> Result<Finish, TrainError> {
+        let steps = self.problem.config.steps;
+        let mut policy = crate::deploy::policy(self.problem, self.learner.policy_parameters(), steps)?;
         let estimates = estimate(self.problem, self.learner, self.pool);
-        Ok(TrainOutcome::Finished { policy: Box::new(policy), checkpoint, estimates })
+        let evaluation = match self.held_out {
+            None => evaluate(self.problem, &policy, estimates.as_ref(), false, self.pool),
+            Some(problem) => {
+                let there = estimate(problem, self.learner, self.pool);
+                evaluate(problem, &policy, there.as_ref(), true, self.pool)
+            }
+        };
+        if let Some(chosen) = evaluation.as_ref().and_then(PolicyEvaluation::chosen) {
+            policy = policy.with_acting(chosen.acting);
+        }
+        Ok(Finish { policy, estimates, evaluation })
+    }
+
+    /// The policy's own figures, for the metrics of the last step.
+    fn policy_figures(&self) -> Vec<(String, f64)> {
+        let evaluation = self.result.as_ref().and_then(|result| result.evaluation.as_ref());
+        let Some(chosen) = evaluation.and_then(PolicyEvaluation::chosen) else { return Vec::new() };
+        let costs = chosen.costs.iter().map(|cost| (format!("policy/cost/{}", cost.name), cost.per_step));
+        std::iter::once(("policy/reward".to_owned(), chosen.reward)).chain(costs).collect()
     }
 
     /// Adds the step to the window, and reports the window where it is full.
@@ -264,6 +351,7 @@ impl Loop<'_> {
             *sum += value;
         }
         self.progress.window_steps += 1;
+        let of_policy = self.policy_figures();
         let Progress { step, window, window_steps } = &mut self.progress;
         let config = self.problem.config;
         if step.is_multiple_of(config.log_every) || *step == config.steps {
@@ -272,6 +360,7 @@ impl Loop<'_> {
                 .iter()
                 .zip(&*window)
                 .map(|(name, sum)| (name.as_str(), sum / *window_steps as f64))
+                .chain(of_policy.iter().map(|(name, value)| (name.as_str(), *value)))
                 .collect();
             self.observer.metrics(*step, &means);
             window.fill(0.0);

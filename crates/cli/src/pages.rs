@@ -20,9 +20,11 @@ use crate::run_directory::{LimitEntry, Manifest, RunDirectory, read_json, write_
 
 pub(crate) mod experiment;
 mod hazard_map;
+mod policy_estimate;
 pub(crate) mod tabular;
 
 pub(crate) use hazard_map::logged_paths;
+pub(crate) use policy_estimate::PolicyPicture;
 
 /// What the log looked like: `data.json` of a run directory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -215,6 +217,9 @@ fn compose(run: &RunDirectory) -> Result<(Report, Option<String>), Failure> {
     let compared = comparison.as_ref().and_then(|c| c.policies.last()).map(|(_, compared)| compared);
     if let Some(evaluation) = evaluation.as_ref().filter(|&own| Some(own) != compared) {
         report = report.section(&simulated(algorithm, &manifest, mean_steps, evaluation));
+    }
+    if let Some(estimated) = PolicyPicture::of(run)? {
+        report = report.section(estimated.section(&manifest.limits));
     }
     let gap = gap(&config, &history, run.policy().exists());
     if let Some(gap) = &gap {

@@ -122,6 +122,11 @@ impl RunDirectory {
         self.root.join("estimates.json")
     }
 
+    /// What the policy itself is estimated to earn and cost.
+    pub(crate) fn policy_estimate(&self) -> PathBuf {
+        self.root.join("policy_estimate.json")
+    }
+
     /// Occupancy ratios of the log's rows, `[N]` f32; NaN in rows that training leaves out.
     pub(crate) fn weights(&self) -> PathBuf {
         self.root.join("occupancy_ratios.npy")
@@ -145,6 +150,7 @@ impl RunDirectory {
             self.config(),
             self.inspection(),
             self.estimates(),
+            self.policy_estimate(),
             self.weights(),
             self.report(),
             self.evaluation(),

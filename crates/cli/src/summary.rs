@@ -6,7 +6,7 @@ use coptidice_sim::Evaluation;
 
 use crate::failure::Done;
 use crate::output::line;
-use crate::pages::late;
+use crate::pages::{PolicyPicture, late};
 use crate::run_directory::RunDirectory;
 
 /// What training found, with each limit in both units.
@@ -35,10 +35,31 @@ pub(crate) fn print_training(run: &RunDirectory, config: &TrainConfig) -> Done {
             "warning: E[w] = {mass:.3} is far from 1: the estimates are not of a distribution yet"
         ))?;
     }
+    if let Some(picture) = PolicyPicture::of(run)? {
+        return print_policy(&picture);
+    }
     if reward.is_none() {
         return Ok(());
     }
     line("these are the optimiser's figures on its own log; the policy itself may earn and cost otherwise")
+}
+
+/// What is estimated of the policy itself.
+fn print_policy(picture: &PolicyPicture) -> Done {
+    if let Some(way) = picture.ways.first() {
+        let costs = way.costs.iter().map(|cost| format!(", {} {:.4}", cost.name, cost.per_step));
+        line(&format!(
+            "the policy itself, by fitted Q evaluation {}, acting by its {}: reward {:.4}{} per step",
+            picture.basis(),
+            way.acting,
+            way.reward,
+            costs.collect::<String>()
+        ))?;
+    }
+    for warning in picture.warnings() {
+        line(&format!("warning: {warning}"))?;
+    }
+    Ok(())
 }
 
 /// Further from one than estimates by mini-batches explain.

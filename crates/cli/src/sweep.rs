@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use coptidice_agents::config::{Extraction, Preset, RawLimit};
-use coptidice_agents::{Algorithm, LogFacts, RawConfig, TrainOutcome};
+use coptidice_agents::{Algorithm, LogFacts, PolicyEvaluation, RawConfig, TrainOutcome};
 use coptidice_core::LimitUnit;
 use coptidice_data::{CheckOptions, ReadOptions, Transitions};
 use coptidice_report::metrics::History;
@@ -153,6 +153,12 @@ pub(crate) struct CellResult {
     pub(crate) promised_bound: Option<f64>,
     /// `lambda`, likewise.
     pub(crate) lambda: Option<f64>,
+    /// What is estimated of the policy itself without a simulator, reward per step.
+    #[serde(default)]
+    pub(crate) estimated_reward: Option<f64>,
+    /// Cost per step, likewise.
+    #[serde(default)]
+    pub(crate) estimated_cost: Option<f64>,
     /// What the policy was on the way.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) curve: Vec<CurvePoint>,
@@ -437,7 +443,11 @@ fn run_cell(sweep: &Sweep, cell: Cell<'_>) -> Done {
     let fingerprint = sweep.data(&cell.log.name).fingerprint().to_string();
     let mut result = promises(cell, written(&sweep.config(cell)?)?, fingerprint, &history);
     match outcome {
-        TrainOutcome::Finished { policy, .. } => {
+        TrainOutcome::Finished { policy, evaluation, .. } => {
+            if let Some(way) = evaluation.as_ref().and_then(PolicyEvaluation::chosen) {
+                result.estimated_reward = Some(way.reward);
+                result.estimated_cost = way.costs.first().map(|cost| cost.per_step);
+            }
             let env = environment(&sweep.plan.environment, &sweep.plan.environment_options)?;
             let evaluation = evaluate(&policy, env.as_ref(), &sweep.request())?;
             result.return_mean = Some(evaluation.return_mean);
@@ -482,6 +492,8 @@ fn promises(cell: Cell<'_>, settings: String, fingerprint: String, history: &His
         promised_cost: first("cost/").map(|cost| cost / mass),
         promised_bound: first("cost_bound/"),
         lambda: first("lambda/"),
+        estimated_reward: None,
+        estimated_cost: None,
         curve: Vec::new(),
     }
 }

@@ -13,7 +13,7 @@ use coptidice_data::{Problem, Transitions, check_limits};
 use coptidice_report::metrics::{MetricsError, MetricsLog};
 
 use crate::failure::Failure;
-use crate::pages::LogPicture;
+use crate::pages::{LogPicture, PolicyPicture};
 use crate::progress::Progress;
 use crate::run_directory::{LimitEntry, Manifest, RunDirectory, write_json, write_text};
 
@@ -103,9 +103,13 @@ pub(crate) fn train(job: Job<'_>) -> Result<(RunDirectory, TrainConfig, TrainOut
     let outcome =
         coptidice_agents::train(&config, job.data, &io, &mut recorder).map_err(|error| classify(&error))?;
     recorder.finish()?;
-    if let TrainOutcome::Finished { policy, estimates, .. } = &outcome {
+    if let TrainOutcome::Finished { policy, estimates, evaluation, .. } = &outcome {
         if let Some(estimates) = estimates {
             crate::pages::write_estimates(&run, estimates)?;
+        }
+        if let Some(evaluation) = evaluation {
+            let limits: Vec<LimitEntry> = config.limits.iter().map(|limit| entry(limit, &facts)).collect();
+            PolicyPicture::new(evaluation, estimates.as_ref(), &limits).write(&run)?;
         }
         policy.save(&run.policy()).map_err(|error| Failure::work(&error))?;
         coptidice_agents::export::save_onnx(policy, &run.onnx()).map_err(|error| Failure::work(&error))?;

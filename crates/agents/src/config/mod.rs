@@ -13,6 +13,7 @@ mod tests;
 use coptidice_core::{CostLimit, Divergence, EpisodeHorizon, LimitError, LimitUnit, ProcessReading};
 use coptidice_data::{EpisodeEnd, Transitions};
 use coptidice_nn::{BlockSpec, Precision};
+use coptidice_ope::fqe;
 use serde::{Deserialize, Serialize};
 
 use crate::coptidice::losses::BoundLoss;
@@ -21,8 +22,8 @@ use crate::registry::Algorithm;
 
 pub use preset::Preset;
 pub use raw::{
-    NoBf16, RawConfig, RawCritic, RawGradientPenalty, RawHorizon, RawLimit, RawNetworks, RawProjection,
-    RawStateWeight,
+    NoBf16, RawConfig, RawCritic, RawEvaluation, RawGradientPenalty, RawHorizon, RawLimit, RawNetworks,
+    RawProjection, RawStateWeight,
 };
 
 /// A cost and its limit.
@@ -203,8 +204,16 @@ pub struct TrainConfig {
     pub projection: Projection,
     /// Rate of the exponential average of the policy's weights, which is what is exported; 0 exports the last ones.
     pub policy_average_rate: f32,
-    /// How the exported policy acts.
+    /// How the exported policy acts, unless that is chosen.
     pub acting: Acting,
+    /// Whether the way of acting is the one that is estimated to keep the limits and earn most.
+    pub choose_acting: bool,
+    /// Fitted Q evaluation of the policy after training; none at 0 rounds. In every round it takes at most a hundredth of
+    /// training's own number of steps.
+    pub evaluation: fqe::Settings,
+    /// Share of the episodes that training does not see and evaluation looks at instead; 0 evaluates on what was
+    /// trained on.
+    pub holdout: f64,
     /// Steps between checkpoints.
     pub checkpoint_every: u64,
     /// Checkpoints kept, the newest; at least 1.

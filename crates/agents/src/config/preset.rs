@@ -2,6 +2,7 @@
 
 use coptidice_core::Divergence;
 use coptidice_nn::{Activation, BlockSpec, Precision};
+use coptidice_ope::fqe;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -49,6 +50,7 @@ fn fast(algo: Algorithm) -> TrainConfig {
         dual_share: 0.2,
         balance: 0.5,
         caution: 0.04,
+        choose_acting: true,
         batch_size: 256,
         alpha: 0.5,
         learning_rate: 1e-3,
@@ -102,6 +104,9 @@ fn paper(algo: Algorithm) -> TrainConfig {
         projection: Projection { floor: 0.01, behaviour_components: 5 },
         policy_average_rate: 0.0,
         acting: Acting::Mean,
+        choose_acting: false,
+        evaluation: fqe::Settings::DEFAULT,
+        holdout: 0.0,
         checkpoint_every: 1000,
         keep_checkpoints: 2,
         log_every: 100,

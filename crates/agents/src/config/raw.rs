@@ -73,8 +73,12 @@ pub struct RawConfig {
     /// Rate of the exponential average of the policy's weights, in `[0, 1)`. The average is what is exported;
     /// 0 exports the last weights.
     pub policy_average_rate: Option<f32>,
-    /// How the exported policy acts: `mean`, `mode`, `component` or `sample`.
+    /// How the exported policy acts: `mean`, `mode`, `component` or `sample`. Where it is given it is not chosen.
     pub acting: Option<Acting>,
+    /// Whether the way of acting is chosen by what is estimated of each.
+    pub choose_acting: Option<bool>,
+    /// Share of the episodes held out of training for the policy's evaluation, in `[0, 1)`.
+    pub holdout: Option<f64>,
     /// Steps between checkpoints, at least 1.
     pub checkpoint_every: Option<u64>,
     /// Checkpoints kept, at least 1.
@@ -89,6 +93,8 @@ pub struct RawConfig {
     pub critic: Option<RawCritic>,
     /// What the information projection projects onto; refused under another extraction.
     pub projection: Option<RawProjection>,
+    /// Evaluation of the policy after training.
+    pub evaluation: Option<RawEvaluation>,
     /// The networks.
     pub networks: Option<RawNetworks>,
     /// Costs and their limits. Algorithms that keep no limit report the costs all the same.
@@ -150,6 +156,18 @@ pub struct RawProjection {
     pub floor: Option<f32>,
     /// Gaussians per action dimension of the model of the log's actions, 1 to 64.
     pub behaviour_components: Option<usize>,
+}
+
+/// See [`coptidice_ope::fqe::Settings`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawEvaluation {
+    /// Rounds of regression; 0 switches evaluation off.
+    pub rounds: Option<u32>,
+    /// Most gradient steps in each, at least 1.
+    pub steps: Option<u32>,
+    /// Width of the trace of continuous actions, in halves of the action's range; 0 or above.
+    pub similarity: Option<f64>,
 }
 
 /// See [`super::Networks`].
@@ -261,11 +279,15 @@ impl RawConfig {
                 $(if let Some(value) = $source.$field { $target.$field = value; })*
             };
         }
+        config.choose_acting &= self.acting.is_none();
         take!(self => config; steps dual_share balance caution batch_size seed threads precision gamma alpha epsilon divergence learning_rate
             policy_learning_rate multiplier_learning_rate lambda_max bound_loss start_at_mean
-            normalize_observations reward_scale extraction policy_average_rate acting checkpoint_every keep_checkpoints log_every);
+            normalize_observations reward_scale extraction policy_average_rate acting choose_acting holdout checkpoint_every keep_checkpoints log_every);
         if !config.precision.is_available() {
             config.precision = Precision::F32;
+        }
+        if let Some(evaluation) = self.evaluation {
+            take!(evaluation => config.evaluation; rounds steps similarity);
         }
         if let Some(penalty) = self.gradient_penalty {
             take!(penalty => config.gradient_penalty; coefficient bound);
@@ -401,6 +423,20 @@ fn check(config: &TrainConfig, facts: &LogFacts) -> Result<(), ConfigError> {
         &components,
         "1 with extraction = \"critic_guided\" or \"information_projection\"; where the number comes from the \
          config.toml of a run with another extraction, set networks.mixture_components = 1 as well",
+    )?;
+    range(
+        (0.0..1.0).contains(&config.holdout),
+        "holdout",
+        &config.holdout,
+        "a share of the episodes in [0, 1)",
+    )?;
+    range(config.evaluation.steps >= 1, "evaluation.steps", &config.evaluation.steps, COUNT)?;
+    let similarity = config.evaluation.similarity;
+    range(
+        similarity >= 0.0 && similarity.is_finite(),
+        "evaluation.similarity",
+        &similarity,
+        "a finite number, 0 or above",
     )?;
     check_size(config)?;
     check_extraction(config)?;

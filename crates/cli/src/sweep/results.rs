@@ -20,7 +20,7 @@ pub(crate) fn tabulate(sweep: &Sweep) -> Result<String, Failure> {
     let plan = &sweep.plan;
     let mut csv = String::from(
         "log,variant,seeds,finished,return_mean,return_stderr,cost_per_step_mean,cost_per_step_stderr,\
-         share_over_limit,seeds_over_limit,promised_reward,promised_cost,promised_bound,lambda\n",
+         share_over_limit,seeds_over_limit,promised_reward,promised_cost,promised_bound,lambda,estimated_reward,estimated_cost\n",
     );
     let mut page = format!(
         "# {}\n\n{}: {} evaluation episodes for each of {} seeds; limit {} per {}. Standard errors are over seeds.\n",
@@ -34,7 +34,7 @@ pub(crate) fn tabulate(sweep: &Sweep) -> Result<String, Failure> {
     let (mut all, mut times) = (Vec::new(), String::from("log,variant,seed,seconds\n"));
     for log in &plan.logs {
         let _ = write!(page, "\n## {}\n\n{}\n\n", log.name, describe(sweep.data(&log.name), plan.limit));
-        page.push_str("| | return | cost per step | episodes over | dual: reward per step | dual: cost | dual: bound | lambda |\n|---|---|---|---|---|---|---|---|\n");
+        page.push_str("| | return | cost per step | episodes over | dual: reward per step | dual: cost | dual: bound | lambda | policy, estimated: reward per step | cost |\n|---|---|---|---|---|---|---|---|---|---|\n");
         for variant in &plan.variants {
             let mut cells = Vec::new();
             for cell in sweep.cells() {
@@ -71,6 +71,8 @@ fn row(csv: &mut String, page: &mut String, cells: &[CellResult], limit: f64) {
         column(|c| c.promised_cost),
         column(|c| c.promised_bound),
         column(|c| c.lambda),
+        column(|c| c.estimated_reward),
+        column(|c| c.estimated_cost),
     ];
     let mean = |s: &Option<Spread>| s.as_ref().map_or(String::new(), |s| format!("{:.6}", s.mean));
     let stderr = |s: &Option<Spread>| s.as_ref().map_or(String::new(), |s| format!("{:.6}", s.stderr));
