@@ -46,10 +46,10 @@ fn dense(width: usize, layer_norm: bool, activation: Activation) -> BlockSpec {
 fn fast(algo: Algorithm) -> TrainConfig {
     TrainConfig {
         preset: Preset::Fast,
-        steps: 60_000,
-        dual_share: 0.2,
+        steps: 30_000,
+        dual_share: 0.4,
         balance: 0.5,
-        caution: 0.04,
+        caution: 0.05,
         choose_acting: true,
         batch_size: 256,
         alpha: 0.5,
