@@ -114,6 +114,9 @@ pub struct Critic {
     /// Weight of the critic, in standard deviations of its values between actions, against closeness to the log, in squares of half
     /// the action's range.
     pub guidance: f32,
+    /// What stands for `w` where it is less in the closeness to the log. Where the optimum hardly goes the policy would
+    /// otherwise follow nothing but a critic, at actions that nobody took.
+    pub least_weight: f32,
     /// Rate at which the target networks follow, in `(0, 1]`.
     pub target_rate: f32,
     /// Deviation of the noise on the action that a target is taken at, in halves of the action's range.
@@ -193,8 +196,8 @@ pub struct TrainConfig {
     pub balance: f64,
     /// How the policy is drawn from `w`.
     pub extraction: Extraction,
-    /// What the policy of a guided extraction pays for costs: so many standard deviations of the reward for as much
-    /// cost as the limit allows.
+    /// What the policy of a guided extraction pays for costs: so many standard deviations of the reward for one of a cost
+    /// that averages its limit.
     pub caution: f64,
     /// Weights of the state-normalised extraction.
     pub state_weight: StateWeight,

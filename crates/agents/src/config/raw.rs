@@ -142,6 +142,8 @@ pub struct RawCritic {
     pub lookahead: Option<usize>,
     /// Weight of the critic against closeness to the log; 0 or above.
     pub guidance: Option<f32>,
+    /// Least weight of a sample in the closeness to the log; 0 or above.
+    pub least_weight: Option<f32>,
     /// Rate at which the target networks follow, in `(0, 1]`.
     pub target_rate: Option<f32>,
     /// Deviation of the noise on target actions, in halves of the action's range; 0 or above.
@@ -310,7 +312,7 @@ impl RawConfig {
         default_critic.discount = default_critic.discount.min(config.gamma);
         let mut critic = default_critic;
         if let Some(given) = self.critic {
-            take!(given => critic; discount lookahead guidance target_rate smoothing);
+            take!(given => critic; discount lookahead guidance least_weight target_rate smoothing);
         }
         unused("critic", Extraction::CriticGuided, critic != default_critic)?;
         let mut projection = config.projection;
@@ -461,7 +463,11 @@ fn check_extraction(config: &TrainConfig) -> Result<(), ConfigError> {
     )?;
     let rate = critic.target_rate;
     range(rate > 0.0 && rate <= 1.0, "critic.target_rate", &rate, "a number in (0, 1]")?;
-    for (field, value) in [("critic.guidance", critic.guidance), ("critic.smoothing", critic.smoothing)] {
+    for (field, value) in [
+        ("critic.guidance", critic.guidance),
+        ("critic.least_weight", critic.least_weight),
+        ("critic.smoothing", critic.smoothing),
+    ] {
         range(value >= 0.0 && value.is_finite(), field, &value, "a finite number, 0 or above")?;
     }
     Ok(())

@@ -5,12 +5,13 @@
 //! descends
 //!
 //! ```text
-//! mean_b [ w_b |u(mu(s_b)) - u(a_b)|^2  -  guidance/spread (Q_r - p'Q_c)(s_b, mu(s_b)) ]
+//! mean_b [ max(w_b, least) |u(mu(s_b)) - u(a_b)|^2  -  guidance/spread (Q_r - p'Q_c)(s_b, mu(s_b)) ]
 //! ```
 //!
 //! at prices `p` of the costs, where `u` maps the action's logged range to `[-1, 1]`, and `Q_r`, `Q_{c_k}` are discounted
 //! rewards and costs under *this policy*, fitted by temporal differences on the logged transitions. Away from the log
-//! the first term rules, where several ways are near the second picks one.
+//! the first term rules, where several ways are near the second picks one. `least` keeps the policy near the log also where
+//! the optimum does not go and it may find itself all the same.
 //!
 //! What an action is worth is a matter of differences between actions at one state, and where a step is short these
 //! are a hundredth of the differences between states. `spread` is therefore the standard deviation between actions:
@@ -102,6 +103,8 @@ pub(super) struct Critics {
     d_values: Vec<f32>,
     /// `[B, D + A]`.
     d_input: Vec<f32>,
+    /// `[B]`: `max(w, least)`.
+    weights: Vec<f32>,
     /// `[N]`: values and probabilities of one state's actions.
     scratch: Vec<[f64; 2]>,
     figures: [f64; 3],
@@ -148,6 +151,7 @@ impl Critics {
             exchanged: vec![0.0; size * values],
             d_values: vec![0.0; size * count * values],
             d_input: vec![0.0; size * width],
+            weights: vec![0.0; size],
             scratch: vec![[0.0; 2]; count],
             figures: [0.0; 3],
         })
@@ -335,13 +339,16 @@ impl Critics {
         let (mean, spread) = self.logged_worth(prices);
         let strength = f64::from(self.config.guidance) / spread;
         // Scales (and, for finitely many actions, everything) follow the weighted likelihood.
-        let likelihood = head.weighted_nll(outputs, batch.action_batch(), w, d_outputs, pool);
+        for (weight, &w) in self.weights.iter_mut().zip(w) {
+            *weight = w.max(self.config.least_weight);
+        }
+        let likelihood = head.weighted_nll(outputs, batch.action_batch(), &self.weights, d_outputs, pool);
         let (closeness, worth) = if head.is_discrete() {
             (likelihood, self.guide_discrete(batch, prices, strength, outputs, d_outputs, pool))
         } else {
             d_outputs.iter_mut().for_each(|d| *d *= SCALE_SHARE);
             let worth = self.guide_continuous(batch, prices, strength, outputs, d_outputs, pool);
-            (self.closeness(*head, w, outputs, d_outputs), worth)
+            (self.closeness(*head, outputs, d_outputs), worth)
         };
         self.figures[1] = spread;
         self.figures[2] = (worth - mean) / spread;
@@ -401,13 +408,13 @@ impl Critics {
         mean
     }
 
-    /// Adds the derivative of `mean(w |u(mu) - u(a)|^2)` to that of the locations; returns that mean.
-    fn closeness(&self, head: Head, w: &[f32], outputs: &[f32], d_outputs: &mut [f32]) -> f64 {
+    /// Adds the derivative of `mean(weights |u(mu) - u(a)|^2)` to that of the locations; returns that mean.
+    fn closeness(&self, head: Head, outputs: &[f32], d_outputs: &mut [f32]) -> f64 {
         let Space::Continuous { middle, half } = &self.space else { return 0.0 };
-        let (actions, size) = (head.action_width(), w.len());
+        let (actions, size) = (head.action_width(), self.weights.len());
         let width = self.logged.len() / size;
         let mut total = 0.0;
-        for (b, &w) in w.iter().enumerate() {
+        for (b, &w) in self.weights.iter().enumerate() {
             let logged = &self.logged[(b + 1) * width - actions..(b + 1) * width];
             for i in 0..actions {
                 let place = b * 3 * actions + actions + i;

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | `weighted_bc` | `-mean(w log pi)` (`eq:weighted_bc`) | states that the optimum passes quickly have next to no weight; ways that must not be averaged are |
 //! | `state_normalized` | the same with `w / (h(s) + floor)`, `h` fitted to `E[w given s]` | rests on `h` where `w` is rare |
-//! | `critic_guided` | squared distance to the log weighted by `w`, less the value of the policy's own action under `r - prices'c` | rests on a critic at actions near the log's |
+//! | `critic_guided` | squared distance to the log weighted by `max(w, least)`, less the value of the policy's own action under `r - prices'c` | rests on a critic at actions near the log's |
 //! | `information_projection` | the divergence of the policy from `beta w` at the log's states, with fitted `beta` and `w(e(s,a))` | rests on both at the policy's own actions; sees no further than the dual's advantage |
 //!
 //! Any positive function of the state may multiply the weights, so the states themselves may be drawn from anywhere:
@@ -53,7 +53,8 @@ enum Method {
 }
 
 /// What the policy of a guided extraction pays for costs, `[K]`, scaled reward per scaled cost:
-/// `caution * (deviation of rewards)/limit`.
+/// `caution * (deviation of rewards)/(deviation of costs at the limit)`, the latter `sqrt(l (1 - l))` where costs lie in
+/// `[0, 1]` and average the limit `l` (at most that, and exactly so where they are 0 or 1).
 ///
 /// Why not the dual's `lambda`. It is the price at which the optimum *near the log* meets the limit, `alpha` saying how
 /// near: the further the log is over the limit, the higher it is, whether or not costs earn anything. Its work is done
@@ -65,12 +66,19 @@ enum Method {
 /// (p - lambda)'(C(pi) - C*) <= delta
 /// ```
 ///
-/// so that what protects the limits is a price above those multipliers, by an amount that turns the shortfall to be
-/// expected (a few hundredths of the rewards' deviation) into one limit's worth of cost. That is `caution`.
+/// so that what protects the limits is a price above those multipliers. Rewards and costs, each in its own deviations, give
+/// it a size that holds whatever the units and however rare the cost: that is `caution`. Where it lies between prices at
+/// which costs hardly count and prices at which they do, a policy may settle on either side, by chance; the default is
+/// beyond that.
 fn prices(problem: &Problem<'_>) -> Vec<f64> {
     let config = problem.config;
     let price = |limit: f64| match config.algo.keeps_limits() {
-        true if limit > 0.0 => (config.caution * problem.reward_deviation / limit).min(config.lambda_max),
+        true if limit > 0.0 => {
+            // Beyond one half the deviation falls again, and there is no reason to pay more.
+            let limit = limit.min(0.5);
+            let deviation = (limit * (1.0 - limit)).sqrt();
+            (config.caution * problem.reward_deviation / deviation).min(config.lambda_max)
+        }
         true if config.caution > 0.0 => config.lambda_max,
         _ => 0.0,
     };

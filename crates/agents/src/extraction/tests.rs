@@ -194,8 +194,8 @@ fn weights_are_divided_by_their_mean_at_the_state() {
     assert!(weights.figures()[1] > 0.0, "the weight of 4 is cut");
 }
 
-/// A price is worth `caution` deviations of the reward for as much cost as the limit allows, in whatever units
-/// rewards and costs are scaled.
+/// A price is worth `caution` deviations of the reward for one of the cost at its limit, in whatever units rewards and
+/// costs are scaled.
 #[test]
 fn prices_are_of_the_size_of_rewards_and_limits() {
     let data = testing::random_log(3, ActionSpace::Continuous { dim: 1 }, 6, 20);
@@ -207,7 +207,8 @@ fn prices_are_of_the_size_of_rewards_and_limits() {
         let problem = Problem::new(&config, &data).unwrap();
         for ((found, cost), limit) in prices(&problem).iter().zip(&problem.costs).zip([0.4, 0.3]) {
             let unscaled = found * cost.scale / problem.reward_scale;
-            assert!((unscaled - 0.3 * deviation / limit).abs() < 1e-9, "{scale}: {unscaled}");
+            let of_cost = (limit * (1.0 / cost.scale - limit)).sqrt();
+            assert!((unscaled - 0.3 * deviation / of_cost).abs() < 1e-9, "{scale}: {unscaled}");
         }
         let free = testing::config(&data, "algo = \"optidice\"\ncaution = 0.3\n");
         assert_eq!(prices(&Problem::new(&free, &data).unwrap()), [0.0, 0.0]);

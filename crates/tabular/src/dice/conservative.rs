@@ -214,9 +214,10 @@ impl Search<'_, '_> {
                 };
             }
             if high - low <= 1e-13 * (1.0 + high.abs()) {
-                // Even the least cost has a bound above the limit, if it is the bound.
-                let bounded = self.values[0].outcome.is_usable();
-                return if bounded { Outcome::Infeasible } else { Outcome::IterationLimit };
+                // Even the least cost has a bound above the limit, if it is the bound. Where the limit was met at the
+                // lower end the bound jumps over it, and nothing is proved.
+                let proved = !met && self.values[0].outcome.is_usable();
+                return if proved { Outcome::Infeasible } else { Outcome::IterationLimit };
             }
             let newton = if usable { target + self.slack(0) / self.slope() } else { f64::NAN };
             let inside = newton > low && newton < high;
@@ -270,7 +271,8 @@ impl Search<'_, '_> {
                     return Outcome::IterationLimit;
                 }
                 if length < SHORTEST_STEP {
-                    return Outcome::Infeasible;
+                    // Only the linear program can say so.
+                    return outcome;
                 }
             }
             if successes > 3 {
