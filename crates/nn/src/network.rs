@@ -25,7 +25,8 @@ pub struct Network {
     parameters: usize,
 }
 
-/// The one-sided gradient penalty of a batch.
+/// The one-sided gradient penalty of a batch. A sample whose norm is no number exceeds the bound, and value and largest
+/// norm are none either.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Penalty {
     /// `mean_b coefficient * max(0, norm_b - bound)^2`.
@@ -350,7 +351,7 @@ impl Network {
             let mut total = ChunkPenalty::default();
             for chunk in chunks {
                 total.excess += chunk.penalty.excess;
-                total.max_norm = total.max_norm.max(chunk.penalty.max_norm);
+                total.max_norm = penalty::larger(total.max_norm, chunk.penalty.max_norm);
             }
             Penalty {
                 value: f64::from(coefficient) * total.excess / batch.max(1) as f64,

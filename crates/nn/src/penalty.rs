@@ -40,8 +40,9 @@ pub(crate) fn chunk_pass(
     for row in 0..rows {
         let g = &gradient[row * width..][..width];
         let norm = g.iter().map(|g| g * g).sum::<f32>().sqrt();
-        totals.max_norm = totals.max_norm.max(norm);
-        if norm > bound {
+        totals.max_norm = larger(totals.max_norm, norm);
+        // What is no number is over every bound, and shows in the penalty and in its gradient.
+        if norm > bound || norm.is_nan() {
             let excess = norm - bound;
             totals.excess += f64::from(excess) * f64::from(excess);
             let factor = scale * excess / norm;
@@ -61,6 +62,11 @@ pub(crate) fn chunk_pass(
         passes::tangent_forward(blocks, forward, chunk);
         passes::tangent_backward(blocks, backward, chunk);
     }
+}
+
+/// The larger of two; NaN if either is.
+pub(crate) fn larger(a: f32, b: f32) -> f32 {
+    if a.is_nan() || a > b { a } else { b }
 }
 
 /// Moves what the tangent passes read of row `from` to row `to <= from`.

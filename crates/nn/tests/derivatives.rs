@@ -161,6 +161,29 @@ fn penalty_and_its_gradient_agree_with_the_reference() {
     }
 }
 
+#[test]
+fn a_norm_that_is_no_number_is_not_passed_over() {
+    let pool = Pool::new(1).unwrap();
+    for network in zoo() {
+        let (batch, input) = (300, network.spec().input);
+        let params = parameters(&network, 1);
+        let mut x = normal(&mut stream(1, "not a number", 0), batch * input, 1.0);
+        x[7 * input] = f32::NAN;
+        // Where the input gradient is the same everywhere, no sample's is NaN.
+        let mut d_x = vec![0.0; x.len()];
+        let mut cache = network.cache(batch);
+        network.forward(&params, &x, batch, &mut cache, &pool);
+        let ones = vec![1.0; batch * network.spec().output];
+        network.input_gradient(&params, &x, &ones, batch, &mut cache, &mut d_x, &pool);
+        let expected = d_x.iter().any(|d| d.is_nan());
+        let mut grads = vec![0.0; params.len()];
+        let penalty = network.gradient_penalty(&params, &x, batch, 1.0, 1e9, &mut cache, &mut grads, &pool);
+        assert_eq!(penalty.exceeding, usize::from(expected));
+        assert_eq!((penalty.value.is_nan(), penalty.max_norm.is_nan()), (expected, expected));
+        assert_eq!(grads.iter().any(|g| g.is_nan()), expected);
+    }
+}
+
 /// A batch that is cut into pieces, and layers wide enough for cut weights, along random directions.
 #[test]
 fn cut_batches_agree_with_the_reference() {
