@@ -457,8 +457,12 @@ fn a_runaway_ends_the_run_and_names_the_quantity() {
         let (quantity, _) = diverged("policy_learning_rate = 1e30", algorithm);
         assert!(quantity.contains("policy"), "{quantity}");
     }
-    let (quantity, _) = diverged("learning_rate = 1e8", Algorithm::Optidice);
-    assert_eq!(quantity, "nu");
+    for algorithm in [Algorithm::Optidice, Algorithm::Coptidice] {
+        for fields in ["learning_rate = 1e8", "learning_rate = 1e30"] {
+            let (quantity, _) = diverged(fields, algorithm);
+            assert_eq!(quantity, "nu", "{fields}");
+        }
+    }
 }
 
 #[test]

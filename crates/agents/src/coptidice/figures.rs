@@ -54,7 +54,8 @@ impl Figures {
     ) -> Result<(), BadQuantity> {
         let bad = |quantity: String, value, advice| Err(BadQuantity { quantity, value, advice });
         let nu_max = NU_SLACK * scale.largest_value(&multipliers.lambda);
-        if self.largest_nu.is_nan() || self.largest_nu > nu_max {
+        // A `lambda` that follows `nu` to NaN takes `nu_max` along.
+        if !sound(self.largest_nu) || self.largest_nu > nu_max {
             return bad("nu".into(), self.largest_nu, "lower learning_rate, or scale the rewards");
         }
         if !sound(self.flow.mean_w) {
