@@ -43,8 +43,8 @@ def read_safetensors(path):
 
 
 def layer_norm(x, gain, shift):
-    centred = x - x.mean(axis=1, keepdims=True)
-    return centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + 1e-5) * gain + shift
+    centred = x - x.mean(axis=-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-5) * gain + shift
 
 
 ACTIVATIONS = {
@@ -69,35 +69,73 @@ class Reference:
         self.description = json.loads(metadata["coptidice.policy"])
         self.head = self.description["head"]
 
-    def affine(self, name, x):
-        return x @ self.tensors[f"network.{name}.weight"].T + self.tensors[f"network.{name}.bias"]
+    def affine(self, owner, name, x):
+        name = f"{owner}network.{name}"
+        return x @ self.tensors[f"{name}.weight"].T + self.tensors[f"{name}.bias"]
 
-    def norm(self, name, x):
-        norm = f"network.{name}.norm"
+    def norm(self, owner, name, x):
+        norm = f"{owner}network.{name}.norm"
         return layer_norm(x, self.tensors[f"{norm}.weight"], self.tensors[f"{norm}.bias"])
 
-    def outputs(self, observation):
-        x = (observation - self.tensors["normalizer.mean"]) * self.tensors["normalizer.scale"]
-        blocks = self.description["network"]["blocks"]
+    def forward(self, x, owner, blocks):
         for index, block in enumerate(blocks):
             name = f"layers.{index}"
             if block["kind"] == "residual":
-                hidden = np.maximum(self.affine(f"{name}.inner", x), 0)
-                x = self.norm(name, x + self.affine(f"{name}.outer", hidden))
+                hidden = np.maximum(self.affine(owner, f"{name}.inner", x), 0)
+                x = self.norm(owner, name, x + self.affine(owner, f"{name}.outer", hidden))
             else:
-                x = self.affine(name, x)
-                x = self.norm(name, x) if block["layer_norm"] else x
+                x = self.affine(owner, name, x)
+                x = self.norm(owner, name, x) if block["layer_norm"] else x
                 x = ACTIVATIONS[block["activation"]](x)
-        return self.affine(f"layers.{len(blocks)}", x)
+        return self.affine(owner, f"layers.{len(blocks)}", x)
+
+    def worth(self, x):
+        """Reward less priced costs, [..., alternatives], by the selector's critic."""
+        values = self.forward(x, "selector.", self.description["selector"]["network"]["blocks"])
+        values = values.reshape(*values.shape[:-1], -1, 1 + self.description["selector"]["costs"])
+        return values[..., 0] - values[..., 1:] @ self.tensors["selector.prices"]
+
+    def select(self, normalized, logits, locations, scales):
+        """The candidate of the largest worth, and where rounding does not decide on it."""
+        quantiles, normals = np.moveaxis(self.tensors["selector.draws"], 2, 0)
+        cumulative = softmax(logits).cumsum(axis=-1)[:, None]
+        exceeds = cumulative > quantiles[None, :, :, None]
+        component = exceeds.argmax(axis=-1)[..., None]
+        pick = lambda values: np.take_along_axis(
+            np.broadcast_to(values[:, None], exceeds.shape), component, axis=-1
+        )[..., 0]
+        candidates = pick(locations) + pick(scales) * normals
+        candidates = np.clip(candidates, self.tensors["action.low"], self.tensors["action.high"])
+        mapped = (candidates - self.tensors["selector.action.mean"]) * self.tensors["selector.action.scale"]
+        repeated = np.repeat(normalized[:, None], len(normals), axis=1)
+        worth = self.worth(np.concatenate([repeated, mapped], axis=2))[..., 0]
+        action = np.take_along_axis(candidates, worth.argmax(axis=1)[:, None, None], axis=1)[:, 0]
+        # Candidates at a bound may be the same action: of those it does not matter which is the largest.
+        rivals = worth > worth.max(axis=1, keepdims=True) - TOLERANCE
+        others = (np.abs(candidates - action[:, None]) > TOLERANCE).any(axis=2)
+        edges = (np.abs(cumulative - quantiles[None, :, :, None]) <= TOLERANCE).any(axis=(1, 2, 3))
+        return action, ~(rivals & others).any(axis=1) & ~edges
 
     def act(self, observation, acting):
         """Actions, probabilities (finitely many actions only), and which rows are not decided by rounding."""
-        outputs = self.outputs(observation.astype(np.float64))
+        normalized = observation.astype(np.float64) - self.tensors["normalizer.mean"]
+        normalized *= self.tensors["normalizer.scale"]
+        outputs = self.forward(normalized, "", self.description["network"]["blocks"])
         rows = len(outputs)
+        if self.head["kind"] == "categorical" and acting == "select":
+            below = outputs - outputs.max(axis=1, keepdims=True)
+            below -= np.log(self.description["selector"]["candidates"]["threshold"])
+            worth = np.where(below >= 0, self.worth(normalized), -np.inf)
+            certain = decided(worth) & (np.abs(below) > TOLERANCE).all(axis=1)
+            return worth.argmax(axis=1), softmax(outputs), certain
         if self.head["kind"] == "categorical":
             return outputs.argmax(axis=1), softmax(outputs), decided(outputs)
         shape = (rows, 3, self.head["action_dim"], self.head["components"])
-        logits, locations = outputs.reshape(shape)[:, 0], outputs.reshape(shape)[:, 1]
+        logits, locations, raw_scales = np.moveaxis(outputs.reshape(shape), 1, 0)
+        if acting == "select":
+            scales = np.logaddexp(0, raw_scales) + self.head["min_scale"]
+            action, certain = self.select(normalized, logits, locations, scales)
+            return action, None, certain
         if acting == "mode":
             action = np.take_along_axis(locations, logits.argmax(axis=2)[..., None], axis=2)[..., 0]
             certain = decided(logits).all(axis=1)
@@ -112,7 +150,8 @@ def decided(values):
     if values.shape[-1] == 1:
         return np.ones(values.shape[:-1], bool)
     ranked = np.sort(values, axis=-1)
-    return ranked[..., -1] - ranked[..., -2] > TOLERANCE
+    with np.errstate(invalid="ignore"):  # two that are both ruled out
+        return ranked[..., -1] - ranked[..., -2] > TOLERANCE
 
 
 def check(folder):

@@ -9,7 +9,9 @@
 //! `observation` `[N, O]` and `action` `[N, A]` (or `[N, 1]`, indices) as this library computes them.
 
 use coptidice_agents::export::{exported_acting, save_onnx};
-use coptidice_agents::policy::{Acting, Head, Normalizer, Policy, PolicyAbout, PolicyParts};
+use coptidice_agents::policy::{
+    Acting, Candidates, Head, Normalizer, Policy, PolicyAbout, PolicyParts, Selector,
+};
 use coptidice_core::rng::{Rng, stream};
 use coptidice_nn::{Activation, BlockSpec, Network, NetworkSpec, Pool};
 use rand::RngExt;
@@ -82,6 +84,10 @@ fn random(
         *param += 0.02 * (rng.random::<f32>() - 0.5);
     }
     let bounded = if head.is_discrete() { 0 } else { head.action_width() };
+    let selector = match acting {
+        Acting::Select => Some(selector(observation, blocks, head, &mut rng)?),
+        _ => None,
+    };
     Ok(Policy::new(PolicyParts {
         network,
         params,
@@ -93,8 +99,29 @@ fn random(
         acting,
         action_low: uniform(&mut rng, -1.0, -0.5, bounded),
         action_high: uniform(&mut rng, 0.5, 1.0, bounded),
+        selector,
         about: PolicyAbout::new("random", 1, 0, "none"),
     })?)
+}
+
+/// A random critic of two costs, with nine candidates or all that are likely.
+fn selector(
+    observation: usize,
+    blocks: &[BlockSpec],
+    head: Head,
+    rng: &mut Rng,
+) -> Result<Selector, Box<dyn Error>> {
+    let width = head.action_width();
+    let (input, output, candidates) = if head.is_discrete() {
+        (observation, 3 * head.outputs(), Candidates::Likely { threshold: 0.5 })
+    } else {
+        let (quantiles, normals) = (uniform(rng, 0.0, 0.999, 9 * width), uniform(rng, -2.0, 2.0, 9 * width));
+        let draws = quantiles.into_iter().zip(normals).map(|(quantile, normal)| [quantile, normal]).collect();
+        let (mean, scale) = (uniform(rng, -0.2, 0.2, width), uniform(rng, 0.5, 2.0, width));
+        (observation + width, 3, Candidates::Drawn { draws, action: Normalizer { mean, scale } })
+    };
+    let network = Network::new(NetworkSpec { input, blocks: blocks.to_vec(), output })?;
+    Ok(Selector { params: network.init(rng), network, prices: uniform(rng, 0.0, 1.0, 2), candidates })
 }
 
 fn write(folder: &Path, policy: &Policy, pool: &Pool) -> Result<(), Box<dyn Error>> {

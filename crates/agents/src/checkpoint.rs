@@ -274,7 +274,9 @@ impl Store {
         if let Some(fields) = theirs.as_object_mut() {
             // Written before there was a choice: of the precision, or of extractions with these settings.
             fields.entry("precision").or_insert_with(|| Precision::F32.name().into());
-            fields.entry("projection").or_insert_with(|| self.config["projection"].clone());
+            for table in ["projection", "selection"] {
+                fields.entry(table).or_insert_with(|| self.config[table].clone());
+            }
         }
         if let Some((field, ours, theirs)) = difference(&self.config, &theirs, "") {
             return Err(CheckpointError::ConfigDiffers { path, field, ours, theirs });

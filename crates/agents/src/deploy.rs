@@ -6,21 +6,23 @@ use coptidice_nn::Network;
 use crate::TrainError;
 use crate::config::LogFacts;
 use crate::extraction::{head, spec};
+use crate::learner::Learner;
 use crate::policy::{LimitAbout, Policy, PolicyAbout, PolicyParts};
 use crate::problem::Problem;
 
-/// The policy of a run whose policy network has `params` after `steps` steps.
-pub(crate) fn policy(problem: &Problem<'_>, params: &[f32], steps: u64) -> Result<Policy, TrainError> {
+/// The policy of a run whose learner stands as it does after `steps` steps.
+pub(crate) fn policy(problem: &Problem<'_>, learner: &dyn Learner, steps: u64) -> Result<Policy, TrainError> {
     let head = head(problem);
     let (action_low, action_high) = problem.action_range();
     let parts = PolicyParts {
         network: Network::new(spec(problem, &head))?,
-        params: params.to_vec(),
+        params: learner.policy_parameters().to_vec(),
         head,
         normalizer: problem.normalizer.clone(),
         acting: problem.config.acting,
         action_low,
         action_high,
+        selector: learner.selector(),
         about: about(problem, steps),
     };
     Ok(Policy::new(parts)?)

@@ -150,11 +150,12 @@ pub(crate) fn evaluate(
     Some(PolicyEvaluation { ways, failed })
 }
 
-/// Ways of acting that differ for this policy.
+/// Ways of acting that differ for this policy. One with a selector models the log without it: its other ways are no
+/// rivals.
 fn candidates(config: &TrainConfig, policy: &Policy) -> Vec<Acting> {
     let own = config.acting;
     let others: &[Acting] = match policy.head() {
-        _ if !config.choose_acting => &[],
+        _ if !config.choose_acting || policy.selector().is_some() => &[],
         Head::Categorical { .. } => &[Acting::Mode, Acting::Sample],
         Head::Mixture { components: 1, .. } => &[],
         Head::Mixture { .. } => &[Acting::Mean, Acting::Mode, Acting::Component],
@@ -371,7 +372,14 @@ fn choices(
 ) -> Result<Vec<f32>, ActError> {
     if let Head::Categorical { actions } = policy.head() {
         let mut probabilities = policy.probabilities(raw, pool)?;
-        if acting.is_deterministic() {
+        if acting == Acting::Select {
+            let selected = policy.act_batch(raw, acting, 0, pool)?;
+            for (row, action) in probabilities.chunks_exact_mut(actions).zip(selected) {
+                row.fill(0.0);
+                // Indices are exact in single precision.
+                row[action as usize] = 1.0;
+            }
+        } else if acting.is_deterministic() {
             for row in probabilities.chunks_exact_mut(actions) {
                 let top = (0..actions).reduce(|best, a| if row[a] > row[best] { a } else { best });
                 row.fill(0.0);
@@ -446,5 +454,40 @@ mod tests {
         let over = Gap::Cost { name: "c".to_owned(), policy: 0.13, dual: 0.05, limit: 0.1 };
         assert_eq!(gaps(way(0.9, 0.13), 0.9, 0.05), [over]);
         assert_eq!(gaps(way(-1.0, 0.0), -0.9, 0.1), [], "a negative reward has a share of its size to spare");
+    }
+
+    /// What is evaluated is what selects, and nothing else of the policy; for finitely many actions too, where the most
+    /// probable one is another action.
+    #[test]
+    fn of_a_policy_that_selects_the_selection_is_evaluated() {
+        use crate::policy::tests::{mixed_blocks, mixture, random_policy, selecting};
+        use coptidice_data::ActionSpace;
+
+        let pool = Pool::new(1).unwrap();
+        let labels = ["a", "b", "c"].map(str::to_owned).to_vec();
+        let kinds = [
+            (ActionSpace::Discrete { labels }, Head::Categorical { actions: 3 }),
+            (ActionSpace::Continuous { dim: 2 }, mixture(2, 5)),
+        ];
+        for (action, head) in kinds {
+            let data = crate::testing::random_log(6, action, 20, 5);
+            let config = crate::testing::config(&data, "extraction = \"guided_selection\"\n");
+            assert!(config.choose_acting, "a choice is asked for, and there is none");
+            let problem = Problem::new(&config, &data).unwrap();
+            let policy = selecting(&random_policy(6, mixed_blocks(), head, 1), 2, 2);
+            assert_eq!(candidates(&config, &policy), [Acting::Select]);
+            let raw: Vec<f32> = (0..data.len()).flat_map(|row| data.observation(row)).copied().collect();
+            let found = choices(&problem, &policy, Acting::Select, &raw, "here", &pool).unwrap();
+            let mut expected = policy.act_batch(&raw, Acting::Select, 0, &pool).unwrap();
+            if let Head::Categorical { actions } = head {
+                let one_hot =
+                    |&action: &f32| (0..actions).map(move |a| f32::from(u8::from(a as f32 == action)));
+                expected = expected.iter().flat_map(one_hot).collect();
+            } else {
+                map_to_range(&problem, &mut expected);
+            }
+            assert_eq!(found, expected);
+            assert_ne!(found, choices(&problem, &policy, Acting::Mode, &raw, "here", &pool).unwrap());
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use coptidice_nn::Pool;
 
+use crate::policy::Selector;
 use crate::sampler::Batch;
 
 /// A piece of a learner's state, for checkpoints.
@@ -59,4 +60,9 @@ pub trait Learner: Send {
 
     /// Parameters of the policy to export: the averaged ones where averaging is on.
     fn policy_parameters(&self) -> &[f32];
+
+    /// What the policy to export selects its actions by; `None` where its head is all it takes.
+    fn selector(&self) -> Option<Selector> {
+        None
+    }
 }

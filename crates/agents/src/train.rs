@@ -24,6 +24,7 @@
 //! | `loss/lambda` | `lambda'(limit - cost)` (`eq:J_lambda`) | coptidice |
 //! | `loss/state_weight`, `extraction/clipped_share` | squared error of `h`, share of weights that are cut | `extraction = "state_normalized"` |
 //! | `loss/critic`, `critic/spread`, `critic/gain` | squared error (scaled), spread of values between actions (scaled), gain of the policy's actions over the logged ones (spreads) | `extraction = "critic_guided"` |
+//! | `loss/critic`, `critic/spread`, `selection/gain` | the same two, and gain of the selected actions over the mean candidate at the states ahead (spreads); `loss/policy` is `-mean(log beta)` | `extraction = "guided_selection"` |
 //! | `loss/advantage`, `loss/behaviour`, `projection/floored_share` | squared error of `e` (scaled reward, squared), `-mean(log beta)`, share of the policy's actions whose weight is the floor; `loss/policy` is the divergence | `extraction = "information_projection"` |
 //! | `compared/NAME` | the upper bound that `lambda` compares with the limit, by the chosen form of the bound | coptidice, `epsilon > 0` |
 //! | `cost_bound/NAME` | upper bound `J_tau,chi` (`eq:J_tau_phi`) | coptidice, `epsilon > 0` |
@@ -199,7 +200,7 @@ pub fn policy_at(config: &TrainConfig, data: &Transitions, checkpoint: &Path) ->
     let mut learner = (config.algo.entry().build)(&problem)?;
     let store = Store::new(checkpoint.parent().unwrap_or(checkpoint), config, data.fingerprint().to_string());
     let progress = store.load(checkpoint, learner.as_mut())?;
-    crate::deploy::policy(&problem, learner.policy_parameters(), progress.step)
+    crate::deploy::policy(&problem, learner.as_ref(), progress.step)
 }
 
 /// The log in the parts that `holdout` makes of it.
@@ -322,7 +323,7 @@ impl Loop<'_> {
     /// The policy of the last step, the dual's estimates and the policy's own.
     fn finish(&mut self) -> Result<Finish, TrainError> {
         let steps = self.problem.config.steps;
-        let mut policy = crate::deploy::policy(self.problem, self.learner.policy_parameters(), steps)?;
+        let mut policy = crate::deploy::policy(self.problem, self.learner, steps)?;
         let estimates = estimate(self.problem, self.learner, self.pool);
         let evaluation = match self.held_out {
             None => evaluate(self.problem, &policy, estimates.as_ref(), false, self.pool),
@@ -332,7 +333,7 @@ impl Loop<'_> {
             }
         };
         if let Some(chosen) = evaluation.as_ref().and_then(PolicyEvaluation::chosen) {
-            policy = policy.with_acting(chosen.acting);
+            policy = policy.with_acting(chosen.acting)?;
         }
         Ok(Finish { policy, estimates, evaluation })
     }

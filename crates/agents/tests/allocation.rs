@@ -1,7 +1,9 @@
 //! Nothing is allocated while acting, in the policy's loss, or in a step of training.
 
 use coptidice_agents::config::Extraction;
-use coptidice_agents::policy::{Acting, ActionBatch, Head, Normalizer, Policy, PolicyAbout, PolicyParts};
+use coptidice_agents::policy::{
+    Acting, ActionBatch, Candidates, Head, Normalizer, Policy, PolicyAbout, PolicyParts, Selector,
+};
 use coptidice_agents::problem::Problem;
 use coptidice_agents::registry::ALGORITHMS;
 use coptidice_agents::sampler::Sampler;
@@ -59,6 +61,7 @@ fn policy(head: Head) -> Policy {
         acting: Acting::Mean,
         action_low: vec![-1.0; bounded],
         action_high: vec![1.0; bounded],
+        selector: None,
         about: PolicyAbout::new("test", 0, 0, "none"),
     })
     .expect("the parts fit")
@@ -76,7 +79,7 @@ fn the_counter_counts() {
 fn acting_allocates_nothing() {
     for head in HEADS {
         let policy = policy(head);
-        for acting in Acting::ALL {
+        for acting in Acting::OF_HEAD {
             let mut actor = policy.actor_with(acting);
             let mut rng = stream(0, "allocation", 1);
             let mut action = vec![0.0; policy.action_width()];
@@ -87,6 +90,40 @@ fn acting_allocates_nothing() {
             });
             assert_eq!(count, 0, "{head:?} {acting}");
         }
+    }
+}
+
+/// A critic of one cost with two candidates, or for all likely actions.
+fn selector(head: Head) -> Selector {
+    let (input, output, candidates) = if head.is_discrete() {
+        (4, 2 * head.outputs(), Candidates::Likely { threshold: 0.1 })
+    } else {
+        let action = Normalizer::identity(head.action_width());
+        (
+            4 + head.action_width(),
+            2,
+            Candidates::Drawn { draws: vec![[0.3, 0.1]; 2 * head.action_width()], action },
+        )
+    };
+    // Wider than the policy's network, so that no storage of the one serves the other.
+    let blocks = vec![BlockSpec::Dense { width: 64, layer_norm: true, activation: Activation::Tanh }];
+    let network = Network::new(NetworkSpec { input, blocks, output }).expect("the widths are positive");
+    Selector { params: network.init(&mut stream(0, "allocation", 2)), network, prices: vec![0.5], candidates }
+}
+
+#[test]
+fn selecting_allocates_nothing() {
+    for head in HEADS {
+        let parts = PolicyParts { selector: Some(selector(head)), ..policy(head).to_parts() };
+        let mut actor = Policy::new(parts).expect("the parts fit").actor_with(Acting::Select);
+        let mut rng = stream(0, "allocation", 1);
+        let mut action = vec![0.0; head.action_width()];
+        let count = allocations(|| {
+            for step in 0..10 {
+                actor.act(&[step as f32, 0.5, -0.5, 1.0], &mut rng, &mut action).unwrap();
+            }
+        });
+        assert_eq!(count, 0, "{head:?}");
     }
 }
 
@@ -137,11 +174,12 @@ fn log(action: ActionSpace) -> Transitions {
     builder.finish().unwrap()
 }
 
-const EXTRACTIONS: [Extraction; 4] = [
+const EXTRACTIONS: [Extraction; 5] = [
     Extraction::WeightedBc,
     Extraction::StateNormalized,
     Extraction::CriticGuided,
     Extraction::InformationProjection,
+    Extraction::GuidedSelection,
 ];
 
 /// The buffers stand after the first steps.

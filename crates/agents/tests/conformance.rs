@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use coptidice_agents::policy::Policy;
+use coptidice_agents::config::Extraction;
+use coptidice_agents::policy::{Acting, Policy};
 use coptidice_agents::registry::ALGORITHMS;
 use coptidice_agents::{
     Algorithm, CheckpointError, LogFacts, Observer, RawConfig, TrainConfig, TrainError, TrainIo,
@@ -155,9 +156,12 @@ fn each_case(mut check: impl FnMut(&TrainConfig, &Transitions)) {
                 "extraction = \"information_projection\"",
                 // Weights of 0, along with the dual, undiscounted.
                 "extraction = \"information_projection\"\ndual_share = 1.0\ndivergence = \"chi2\"\ngamma = 1.0",
+                "extraction = \"guided_selection\"",
+                "extraction = \"guided_selection\"\ndual_share = 1.0\ngamma = 1.0",
                 // What this processor makes of it.
                 "extraction = \"critic_guided\"\nprecision = \"bf16\"",
                 "extraction = \"information_projection\"\nprecision = \"bf16\"",
+                "extraction = \"guided_selection\"\nprecision = \"bf16\"",
             ] {
                 check(&config(&data, entry.algorithm, fields), &data);
             }
@@ -183,6 +187,8 @@ fn metrics_are_finite_and_on_time_and_the_policy_acts_within_the_logged_range() 
         }
         assert_eq!(policy.about().algorithm, config.algo.name());
         assert_eq!(policy.about().limits.len(), 2);
+        let selects = config.extraction == Extraction::GuidedSelection && config.algo != Algorithm::Bc;
+        assert_eq!((policy.selector().is_some(), policy.acting() == Acting::Select), (selects, selects));
         let mut actor = policy.actor();
         let mut rng = stream(0, "act", 0);
         for i in 0..data.len() {
@@ -476,7 +482,7 @@ fn the_policy_of_a_checkpoint_can_be_had() {
         let at =
             |step: u64| policy_at(&config, &data, &directory.path().join(format!("checkpoints/step-{step}")));
         // How it acts is chosen when training is over.
-        let last = at(24).unwrap().with_acting(whole.acting());
+        let last = at(24).unwrap().with_acting(whole.acting()).unwrap();
         assert_eq!(last.to_bytes().unwrap(), whole.to_bytes().unwrap());
         assert_ne!(at(8).unwrap().params(), whole.params());
         assert_eq!(at(8).unwrap().about().steps, 8);

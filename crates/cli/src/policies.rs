@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use coptidice_agents::policy::{Acting, Policy};
+use coptidice_agents::policy::{Acting, Policy, PolicyDefect};
 
 use crate::failure::Failure;
 
@@ -11,7 +11,12 @@ pub(crate) fn load(path: &Path) -> Result<Policy, Failure> {
     Policy::load(path).map_err(|error| Failure::input(&error))
 }
 
-/// A way of acting by name.
-pub(crate) fn acting(name: Option<&str>) -> Result<Option<Acting>, Failure> {
-    name.map(|name| name.parse::<Acting>().map_err(|error| Failure::input(&error))).transpose()
+/// A way of acting by name, which must be one of `policy`'s.
+pub(crate) fn acting(policy: &Policy, name: Option<&str>) -> Result<Option<Acting>, Failure> {
+    let Some(name) = name else { return Ok(None) };
+    let acting = name.parse::<Acting>().map_err(|error| Failure::input(&error))?;
+    if acting == Acting::Select && policy.selector().is_none() {
+        return Err(Failure::input(&PolicyDefect::NoSelector));
+    }
+    Ok(Some(acting))
 }

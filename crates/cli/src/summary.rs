@@ -49,7 +49,7 @@ fn print_policy(picture: &PolicyPicture) -> Done {
     if let Some(way) = picture.ways.first() {
         let costs = way.costs.iter().map(|cost| format!(", {} {:.4}", cost.name, cost.per_step));
         line(&format!(
-            "the policy itself, by fitted Q evaluation {}, acting by its {}: reward {:.4}{} per step",
+            "the policy itself, by fitted Q evaluation {}, acting by {}: reward {:.4}{} per step",
             picture.basis(),
             way.acting,
             way.reward,

@@ -359,8 +359,21 @@ fn drop_foreign(raw: &mut RawConfig, own: &toml::Table) {
     }
     let extraction = raw.extraction.unwrap_or_else(|| raw.preset.unwrap_or(Preset::Fast).extraction(algo));
     let foreign = |of: Extraction, table: &str| extraction != of && !own.contains_key(table);
-    if foreign(Extraction::CriticGuided, "critic") {
+    if extraction != Extraction::GuidedSelection && foreign(Extraction::CriticGuided, "critic") {
         raw.critic = None;
+    }
+    if let (Extraction::GuidedSelection, Some(critic)) = (extraction, &mut raw.critic) {
+        let own_critic = own.get("critic").and_then(toml::Value::as_table);
+        let shared = |field: &str| !own_critic.is_some_and(|table| table.contains_key(field));
+        if shared("guidance") {
+            critic.guidance = None;
+        }
+        if shared("least_weight") {
+            critic.least_weight = None;
+        }
+    }
+    if foreign(Extraction::GuidedSelection, "selection") {
+        raw.selection = None;
     }
     if foreign(Extraction::StateNormalized, "state_weight") {
         raw.state_weight = None;

@@ -116,17 +116,21 @@ fn shared_settings_of_another_extraction_are_dropped_and_own_ones_refused() {
     let shared = PLAN.replace(
         "steps = 12\n",
         "steps = 12\ncritic = { guidance = 0.5 }\nstate_weight = { clip = 3.0 }\n\
-         projection = { floor = 0.1 }\nnetworks.mixture_components = 3\n",
+         projection = { floor = 0.1 }\nselection = { threshold = 0.2 }\nnetworks.mixture_components = 3\n",
     );
     let with = |variant: &str| {
         format!(
             "{shared}\n[[variants]]\nname = \"weighted\"\nsettings = {{ extraction = \"weighted_bc\"{variant} }}\n"
         )
     };
-    std::fs::write(&plan, with("")).expect("a plan");
+    let selecting =
+        "\n[[variants]]\nname = \"selecting\"\nsettings = { extraction = \"guided_selection\" }\n";
+    std::fs::write(&plan, with("") + selecting).expect("a plan");
     let output = sweep(&plan, &out, &[]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(table(&out).contains("half,weighted,2,2,"), "{}", table(&out));
+    for name in ["weighted", "selecting"] {
+        assert!(table(&out).contains(&format!("half,{name},2,2,")), "{}", table(&out));
+    }
     std::fs::write(&plan, with(", critic = { guidance = 0.7 }")).expect("a plan");
     let refused = sweep(&plan, &directory.path().join("new"), &[]);
     let message = String::from_utf8_lossy(&refused.stderr).split_whitespace().collect::<Vec<_>>().join(" ");

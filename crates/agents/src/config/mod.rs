@@ -23,7 +23,7 @@ use crate::registry::Algorithm;
 pub use preset::Preset;
 pub use raw::{
     NoBf16, RawConfig, RawCritic, RawEvaluation, RawGradientPenalty, RawHorizon, RawLimit, RawNetworks,
-    RawProjection, RawStateWeight,
+    RawProjection, RawSelection, RawStateWeight,
 };
 
 /// A cost and its limit.
@@ -79,6 +79,9 @@ pub enum Extraction {
     /// The policy nearest, from its own side, to a model of the log's actions times `w` of a fitted advantage; see
     /// [`Projection`]. Continuous policies are single Gaussians.
     InformationProjection,
+    /// A model of the log's actions, of which the policy does the one that a critic of reward less priced costs likes
+    /// best; see [`Critic`] and [`Selection`].
+    GuidedSelection,
 }
 
 impl Extraction {
@@ -90,6 +93,7 @@ impl Extraction {
             Extraction::StateNormalized => "state_normalized",
             Extraction::CriticGuided => "critic_guided",
             Extraction::InformationProjection => "information_projection",
+            Extraction::GuidedSelection => "guided_selection",
         }
     }
 }
@@ -103,7 +107,7 @@ pub struct StateWeight {
     pub clip: f32,
 }
 
-/// The critic of `extraction = "critic_guided"`.
+/// The critic of `extraction = "critic_guided"` and, but for `guidance` and `least_weight`, of `"guided_selection"`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Critic {
     /// Discount of the critic's values, in `[0, 1)`. They serve to compare actions, so that it may be below the dual's.
@@ -131,6 +135,16 @@ pub struct Projection {
     pub floor: f32,
     /// Gaussians per action dimension of the model of the log's continuous actions.
     pub behaviour_components: usize,
+}
+
+/// Candidates of `extraction = "guided_selection"`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Selection {
+    /// Continuous actions: how many actions of the model are looked at, at quantiles fixed for the run.
+    pub candidates: usize,
+    /// Finitely many actions: how probable an action must be to be looked at, as a share of the most probable one's
+    /// probability, in `(0, 1]`.
+    pub threshold: f32,
 }
 
 /// The networks, without their last linear layer.
@@ -205,6 +219,8 @@ pub struct TrainConfig {
     pub critic: Critic,
     /// The information projection's target.
     pub projection: Projection,
+    /// The guided selection's candidates.
+    pub selection: Selection,
     /// Rate of the exponential average of the policy's weights, which is what is exported; 0 exports the last ones.
     pub policy_average_rate: f32,
     /// How the exported policy acts, unless that is chosen.
@@ -255,7 +271,14 @@ impl TrainConfig {
     /// Whether a critic is trained.
     #[must_use]
     pub(crate) fn has_critic(&self) -> bool {
-        self.extraction == Extraction::CriticGuided && self.algo != Algorithm::Bc
+        let with = matches!(self.extraction, Extraction::CriticGuided | Extraction::GuidedSelection);
+        with && self.algo != Algorithm::Bc
+    }
+
+    /// Whether the policy may select its actions.
+    #[must_use]
+    pub(crate) fn selects(&self) -> bool {
+        self.extraction == Extraction::GuidedSelection && self.algo != Algorithm::Bc
     }
 
     /// Whether a continuous policy is a single Gaussian.

@@ -6,8 +6,8 @@ use coptidice_ope::fqe;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Critic, Extraction, GradientPenalty, Networks, Projection, RewardScale, ScaleRule, StateWeight,
-    TrainConfig,
+    Critic, Extraction, GradientPenalty, Networks, Projection, RewardScale, ScaleRule, Selection,
+    StateWeight, TrainConfig,
 };
 use crate::coptidice::losses::BoundLoss;
 use crate::policy::Acting;
@@ -109,6 +109,7 @@ fn paper(algo: Algorithm) -> TrainConfig {
             smoothing: 0.2,
         },
         projection: Projection { floor: 0.01, behaviour_components: 5 },
+        selection: Selection { candidates: 16, threshold: 0.1 },
         policy_average_rate: 0.0,
         acting: Acting::Mean,
         choose_acting: false,

@@ -5,13 +5,16 @@ use coptidice_nn::{BlockSpec, Precision};
 use serde::{Deserialize, Serialize};
 
 use super::size::check_size;
-use super::{ConfigError, Extraction, LimitConfig, LogFacts, Preset, RewardScale, TrainConfig, unit_of};
+use super::{
+    ConfigError, Extraction, LimitConfig, LogFacts, Preset, RewardScale, Selection, TrainConfig, unit_of,
+};
 use crate::coptidice::losses::BoundLoss;
-use crate::policy::Acting;
+use crate::policy::{Acting, MAX_CANDIDATES};
 use crate::registry::Algorithm;
 
 /// A configuration as it is written. Fields that are left out take the value of `preset`, but for
-/// `networks.mixture_components` (1 under the extractions that draw a single Gaussian) and `critic.discount` (`gamma` below 1).
+/// `networks.mixture_components` (1 under the extractions that draw a single Gaussian), `acting` (`select` under
+/// `extraction = "guided_selection"`) and `critic.discount` (`gamma` below 1).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawConfig {
@@ -67,13 +70,14 @@ pub struct RawConfig {
     pub normalize_observations: Option<bool>,
     /// Scaling of rewards: `"none"`, `"std"` or a positive factor. Reported figures are in the log's own units.
     pub reward_scale: Option<RewardScale>,
-    /// How the policy is drawn from the occupancy ratios: `weighted_bc`, `state_normalized`, `critic_guided` or
-    /// `information_projection`.
+    /// How the policy is drawn from the occupancy ratios: `weighted_bc`, `state_normalized`, `critic_guided`,
+    /// `information_projection` or `guided_selection`.
     pub extraction: Option<Extraction>,
     /// Rate of the exponential average of the policy's weights, in `[0, 1)`. The average is what is exported;
     /// 0 exports the last weights.
     pub policy_average_rate: Option<f32>,
-    /// How the exported policy acts: `mean`, `mode`, `component` or `sample`. Where it is given it is not chosen.
+    /// How the exported policy acts: `mean`, `mode`, `component` or `sample`; under `extraction = "guided_selection"`
+    /// (where it is the default) also `select`. Where it is given it is not chosen.
     pub acting: Option<Acting>,
     /// Whether the way of acting is chosen by what is estimated of each.
     pub choose_acting: Option<bool>,
@@ -89,12 +93,14 @@ pub struct RawConfig {
     pub gradient_penalty: Option<RawGradientPenalty>,
     /// Weights of the state-normalised extraction; refused under another.
     pub state_weight: Option<RawStateWeight>,
-    /// The critic of the guided extraction; refused under another.
+    /// The critic of the guided extractions; refused under others.
     pub critic: Option<RawCritic>,
     /// What the information projection projects onto; refused under another extraction.
     pub projection: Option<RawProjection>,
     /// Evaluation of the policy after training.
     pub evaluation: Option<RawEvaluation>,
+    /// Candidates of the guided selection; refused under another extraction.
+    pub selection: Option<RawSelection>,
     /// The networks.
     pub networks: Option<RawNetworks>,
     /// Costs and their limits. Algorithms that keep no limit report the costs all the same.
@@ -140,9 +146,9 @@ pub struct RawCritic {
     pub discount: Option<f64>,
     /// Logged steps between a sample and the state its target is bootstrapped from, at least 1.
     pub lookahead: Option<usize>,
-    /// Weight of the critic against closeness to the log; 0 or above.
+    /// Weight of the critic against closeness to the log; 0 or above. Refused under the guided selection, which has none.
     pub guidance: Option<f32>,
-    /// Least weight of a sample in the closeness to the log; 0 or above.
+    /// Least weight of a sample in the closeness to the log; 0 or above. Refused under the guided selection.
     pub least_weight: Option<f32>,
     /// Rate at which the target networks follow, in `(0, 1]`.
     pub target_rate: Option<f32>,
@@ -170,6 +176,16 @@ pub struct RawEvaluation {
     pub steps: Option<u32>,
     /// Width of the trace of continuous actions, in halves of the action's range; 0 or above.
     pub similarity: Option<f64>,
+}
+
+/// See [`super::Selection`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawSelection {
+    /// Candidates of a continuous policy, 1 to 1024.
+    pub candidates: Option<usize>,
+    /// Least probability of a candidate among finitely many actions, as a share of the largest; in `(0, 1]`.
+    pub threshold: Option<f32>,
 }
 
 /// See [`super::Networks`].
@@ -314,13 +330,29 @@ impl RawConfig {
         if let Some(given) = self.critic {
             take!(given => critic; discount lookahead guidance least_weight target_rate smoothing);
         }
-        unused("critic", Extraction::CriticGuided, critic != default_critic)?;
+        if config.has_critic() && config.extraction != Extraction::CriticGuided {
+            let guidance = critic.guidance != default_critic.guidance;
+            unused("critic.guidance", Extraction::CriticGuided, guidance)?;
+            let least = critic.least_weight != default_critic.least_weight;
+            unused("critic.least_weight", Extraction::CriticGuided, least)?;
+        } else {
+            unused("critic", Extraction::CriticGuided, critic != default_critic)?;
+        }
         let mut projection = config.projection;
         if let Some(given) = self.projection {
             take!(given => projection; floor behaviour_components);
         }
         unused("projection", Extraction::InformationProjection, projection != config.projection)?;
+        let mut selection = config.selection;
+        if let Some(given) = self.selection {
+            take!(given => selection; candidates threshold);
+        }
+        unused("selection", Extraction::GuidedSelection, selection != config.selection)?;
         (config.state_weight, config.critic, config.projection) = (weight, critic, projection);
+        config.selection = selection;
+        if config.selects() && self.acting.is_none() {
+            config.acting = Acting::Select;
+        }
         if config.draws_one_gaussian() {
             config.networks.mixture_components = 1;
         }
@@ -447,6 +479,20 @@ fn check(config: &TrainConfig, facts: &LogFacts) -> Result<(), ConfigError> {
 
 fn check_extraction(config: &TrainConfig) -> Result<(), ConfigError> {
     let (weight, critic, projection) = (config.state_weight, config.critic, config.projection);
+    range(
+        config.selects() || config.acting != Acting::Select,
+        "acting",
+        &config.acting,
+        "mean, mode, component or sample; select goes with extraction = \"guided_selection\"",
+    )?;
+    let Selection { candidates, threshold } = config.selection;
+    range((1..=MAX_CANDIDATES).contains(&candidates), "selection.candidates", &candidates, "1 to 1024")?;
+    range(
+        threshold > 0.0 && threshold <= 1.0,
+        "selection.threshold",
+        &threshold,
+        "a number above 0 and at most 1",
+    )?;
     let floor = projection.floor;
     range(floor > 0.0 && floor < 1.0, "projection.floor", &floor, "a number above 0 and below 1")?;
     let components = projection.behaviour_components;

@@ -60,7 +60,7 @@ fn bytes(config: &TrainConfig, batch: usize) -> f64 {
     // Of critics, and of what is fitted beside the policy: value networks, policy networks.
     let (guided, fitted, behaviour) = match (config.algo, config.extraction) {
         (Algorithm::Bc, _) | (_, Extraction::WeightedBc) => (0.0, 0.0, 0.0),
-        (_, Extraction::CriticGuided) => (1.0, 0.0, 0.0),
+        (_, Extraction::CriticGuided | Extraction::GuidedSelection) => (1.0, 0.0, 0.0),
         (_, Extraction::StateNormalized) => (0.0, 1.0, 0.0),
         (_, Extraction::InformationProjection) => (0.0, 1.0, 1.0),
     };

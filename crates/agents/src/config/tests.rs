@@ -129,12 +129,17 @@ fn values_out_of_range_are_named() {
         ("keep_checkpoints", vec!["0"]),
         ("log_every", vec!["0"]),
         ("networks.mixture_components", vec!["0", "65"]),
+        ("selection.candidates", vec!["0", "1025"]),
+        ("selection.threshold", vec!["0.0", "1.1", "nan"]),
         ("projection.floor", vec!["0.0", "1.0", "nan"]),
         ("projection.behaviour_components", vec!["0", "65"]),
     ] {
         for value in values {
-            let extraction =
-                if field.starts_with("projection") { "information_projection" } else { "critic_guided" };
+            let extraction = match field.split('.').next() {
+                Some("projection") => "information_projection",
+                Some("selection") => "guided_selection",
+                _ => "critic_guided",
+            };
             let found = validate(&format!("extraction = \"{extraction}\"\n{field} = {value}\n{LIMIT}"));
             assert!(
                 matches!(&found, Err(ConfigError::Range { field: named, .. }) if *named == field),
@@ -213,6 +218,11 @@ fn settings_of_an_extraction_that_was_not_chosen_are_refused() {
         ("information_projection", projected, true),
         ("information_projection", guided, false),
         ("critic_guided", projected, false),
+        ("guided_selection", "[critic]\nlookahead = 1\n", true),
+        ("guided_selection", guided, false),
+        ("guided_selection", "[critic]\nleast_weight = 0.1\n", false),
+        ("guided_selection", "[selection]\ncandidates = 4\nthreshold = 0.5\n", true),
+        ("critic_guided", "[selection]\ncandidates = 4\n", false),
         ("weighted_bc", guided, false),
         // What a run wrote is read back, with the defaults of every extraction in it.
         ("weighted_bc", "[state_weight]\nclip = 10.0\n", true),
@@ -273,4 +283,16 @@ fn a_mixture_under_the_guided_extraction_is_explained() {
     }
     let threads = RawConfig::from_toml("algo = \"bc\"\nthreads = 1025\n").expect("TOML").validate(&facts);
     assert!(matches!(threads, Err(ConfigError::Range { field: "threads", .. })));
+}
+
+#[test]
+fn policies_that_can_select_do_and_others_may_not() {
+    use crate::policy::Acting;
+    let acting = |fields: &str| validate(&format!("{fields}\n{LIMIT}")).map(|config| config.acting);
+    let selecting = "extraction = \"guided_selection\"";
+    assert_eq!(acting(selecting), Ok(Acting::Select));
+    assert_eq!(acting(&format!("{selecting}\nacting = \"mode\"")), Ok(Acting::Mode));
+    assert_eq!(acting(&format!("{selecting}\nalgo = \"bc\"")), Ok(Acting::Mean), "it has no critic");
+    let refused = acting("extraction = \"weighted_bc\"\nacting = \"select\"");
+    assert!(matches!(refused, Err(ConfigError::Range { field: "acting", .. })), "{refused:?}");
 }

@@ -12,6 +12,7 @@ use crate::TrainError;
 use crate::config::TrainConfig;
 use crate::extraction::Extractor;
 use crate::learner::{BadQuantity, Learner, StateMut};
+use crate::policy::Selector;
 use crate::problem::{Problem, ValueScale};
 use crate::sampler::Batch;
 use crate::trained::TrainedNetwork;
@@ -287,6 +288,10 @@ impl Learner for DiceLearner {
 
     fn policy_parameters(&self) -> &[f32] {
         self.extractor.exported()
+    }
+
+    fn selector(&self) -> Option<Selector> {
+        self.extractor.selector()
     }
 }
 

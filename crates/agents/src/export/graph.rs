@@ -47,6 +47,11 @@ impl Graph {
         self.constant(name, DataType::Int64, vec![values.len() as i64], raw)
     }
 
+    /// A constant integer without dimensions; returns its name.
+    pub(super) fn integer(&mut self, name: &str, value: i64) -> String {
+        self.constant(name, DataType::Int64, Vec::new(), value.to_le_bytes().to_vec())
+    }
+
     /// One operator; its output is called `name`, which is returned.
     pub(super) fn node(
         &mut self,

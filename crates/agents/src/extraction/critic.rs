@@ -41,13 +41,13 @@
 //! `[B, N, 1 + K]` with `N` the number of actions (1 for continuous ones): reward, then costs, in scaled units.
 
 use coptidice_core::rng::stream;
-use coptidice_nn::{NetworkSpec, NnError, Pool, exponential_average};
+use coptidice_nn::{Network, NetworkSpec, NnError, Pool, exponential_average};
 use rand_distr::{Distribution as _, StandardNormal};
 
 use super::PolicyTrainer;
 use crate::config::Critic;
 use crate::learner::StateMut;
-use crate::policy::Head;
+use crate::policy::{Candidates, Head, Selector, likely};
 use crate::problem::Problem;
 use crate::sampler::Batch;
 use crate::trained::TrainedNetwork;
@@ -105,6 +105,8 @@ pub(super) struct Critics {
     d_input: Vec<f32>,
     /// `[B]`: `max(w, least)`.
     weights: Vec<f32>,
+    /// `[B]`: worth of the best candidate so far.
+    best: Vec<f32>,
     /// `[N]`: values and probabilities of one state's actions.
     scratch: Vec<[f64; 2]>,
     figures: [f64; 3],
@@ -152,6 +154,7 @@ impl Critics {
             d_values: vec![0.0; size * count * values],
             d_input: vec![0.0; size * width],
             weights: vec![0.0; size],
+            best: vec![0.0; size],
             scratch: vec![[0.0; 2]; count],
             figures: [0.0; 3],
         })
@@ -167,6 +170,117 @@ impl Critics {
     /// One step of both twins towards the values of `policy`. `prices` is `[K]`, scaled reward per scaled cost.
     pub(super) fn step(&mut self, batch: &Batch, prices: &[f64], policy: &mut PolicyTrainer, pool: &Pool) {
         self.next_actions(batch, policy, pool);
+        self.learn(batch, prices, pool);
+    }
+
+    /// One step of both twins towards the values of the policy that selects among `candidates` of `policy` by the first
+    /// target at `rounded` prices. Returns how much more the selected actions are worth than the mean candidate, at the
+    /// states ahead.
+    pub(super) fn step_selecting(
+        &mut self,
+        batch: &Batch,
+        prices: &[f64],
+        rounded: &[f32],
+        candidates: &Candidates,
+        policy: &mut PolicyTrainer,
+        pool: &Pool,
+    ) -> f64 {
+        let gain = match candidates {
+            Candidates::Drawn { draws, .. } => self.select_drawn(batch, draws, rounded, policy, pool),
+            Candidates::Likely { threshold } => self.select_likely(batch, *threshold, rounded, policy, pool),
+        };
+        self.learn(batch, prices, pool);
+        gain
+    }
+
+    /// Inputs at the best candidates in the next states, noise added as in [`Critics::next_actions`].
+    fn select_drawn(
+        &mut self,
+        batch: &Batch,
+        draws: &[[f32; 2]],
+        prices: &[f32],
+        policy: &mut PolicyTrainer,
+        pool: &Pool,
+    ) -> f64 {
+        let Space::Continuous { middle, half } = &self.space else { return 0.0 };
+        let (states, actions, values) = (&batch.ahead.states, middle.len(), self.values);
+        let (dim, width) = (states.len() / batch.size, self.chosen.len() / batch.size);
+        let (head, outputs) = policy.head_and_outputs(states, batch.size, pool);
+        let count = draws.len() / actions;
+        // The best so far stand in `d_input`, which nothing else uses here; their worth in `best`.
+        self.best.fill(f32::NEG_INFINITY);
+        let mut total = 0.0;
+        for draws in draws.chunks_exact(actions) {
+            let rows = states.chunks_exact(dim).zip(outputs.chunks_exact(head.outputs()));
+            for (input, (state, outputs)) in self.chosen.chunks_exact_mut(width).zip(rows) {
+                input[..dim].copy_from_slice(state);
+                head.at_quantiles(outputs, draws, &mut input[dim..]);
+                for (i, u) in input[dim..].iter_mut().enumerate() {
+                    *u = ((*u - middle[i]) / half[i]).clamp(-1.0, 1.0);
+                }
+            }
+            let TrainedNetwork { network, cache, .. } = &mut self.twins[0];
+            let found = network.forward(&self.targets[0], &self.chosen, batch.size, cache, pool);
+            let rows = self.chosen.chunks_exact(width).zip(self.d_input.chunks_exact_mut(width));
+            for ((best, values), (input, kept)) in
+                self.best.iter_mut().zip(found.chunks_exact(values)).zip(rows)
+            {
+                let worth = Selector::worth(values, prices);
+                total += f64::from(worth) / count as f64;
+                if worth > *best {
+                    *best = worth;
+                    kept.copy_from_slice(input);
+                }
+            }
+        }
+        let mut rng = stream(self.seed, "target action", batch.step);
+        for (input, kept) in self.chosen.chunks_exact_mut(width).zip(self.d_input.chunks_exact(width)) {
+            input[..dim].copy_from_slice(&kept[..dim]);
+            for (u, kept) in input[dim..].iter_mut().zip(&kept[dim..]) {
+                let noise: f32 = StandardNormal.sample(&mut rng);
+                let noise = self.config.smoothing * noise.clamp(-NOISE_CUT, NOISE_CUT);
+                *u = (kept + noise).clamp(-1.0, 1.0);
+            }
+        }
+        (self.best.iter().map(|&best| f64::from(best)).sum::<f64>() - total) / batch.size as f64
+    }
+
+    /// The next states, and all probability on the best of the likely actions.
+    fn select_likely(
+        &mut self,
+        batch: &Batch,
+        threshold: f32,
+        prices: &[f32],
+        policy: &mut PolicyTrainer,
+        pool: &Pool,
+    ) -> f64 {
+        let (states, count) = (&batch.ahead.states, self.count());
+        self.chosen.copy_from_slice(states);
+        let outputs = policy.outputs(states, batch.size, pool);
+        let TrainedNetwork { network, cache, .. } = &mut self.twins[0];
+        let found = network.forward(&self.targets[0], states, batch.size, cache, pool);
+        let mut gain = 0.0;
+        let rows = outputs.chunks_exact(count).zip(found.chunks_exact(count * self.values));
+        for ((logits, values), probabilities) in rows.zip(self.probability.chunks_exact_mut(count)) {
+            let is_likely = likely(logits, threshold);
+            let worth = |a: usize| Selector::worth(&values[a * self.values..(a + 1) * self.values], prices);
+            let (mut best, mut chosen) = (f32::NEG_INFINITY, 0);
+            for a in (0..count).filter(|&a| is_likely(a)) {
+                if worth(a) > best {
+                    (best, chosen) = (worth(a), a);
+                }
+            }
+            let mut mean = 0.0;
+            softmax(logits, |a, p| mean += p * f64::from(worth(a)));
+            gain += f64::from(worth(chosen)) - mean;
+            probabilities.fill(0.0);
+            probabilities[chosen] = 1.0;
+        }
+        gain / batch.size as f64
+    }
+
+    /// The rest of a step, once the next actions stand in `chosen` and `probability`.
+    fn learn(&mut self, batch: &Batch, prices: &[f64], pool: &Pool) {
         for i in 0..2 {
             let TrainedNetwork { network, cache, .. } = &mut self.twins[i];
             let values = network.forward(&self.targets[i], &self.chosen, batch.size, cache, pool);
@@ -367,6 +481,16 @@ impl Critics {
         });
         let mean = sum / size;
         (mean, (DEVIATION_PER_DIFFERENCE * sizes / size).max(SPREAD_MIN * (1.0 + mean.abs())))
+    }
+
+    /// The standard deviation of `Q_r - prices'Q_c` between actions, at the last step.
+    pub(super) fn spread(&self, prices: &[f64]) -> f64 {
+        self.logged_worth(prices).1
+    }
+
+    /// The first critic, with its slowly following parameters.
+    pub(super) fn exported(&self) -> (&Network, &[f32]) {
+        (&self.twins[0].network, &self.targets[0])
     }
 
     /// Writes the derivative of `-strength mean(Q_r - prices'Q_c)` in the locations; returns that mean.

@@ -9,6 +9,7 @@
 //! | `state_normalized` | the same with `w / (h(s) + floor)`, `h` fitted to `E[w given s]` | rests on `h` where `w` is rare |
 //! | `critic_guided` | squared distance to the log weighted by `max(w, least)`, less the value of the policy's own action under `r - prices'c` | rests on a critic at actions near the log's |
 //! | `information_projection` | the divergence of the policy from `beta w` at the log's states, with fitted `beta` and `w(e(s,a))` | rests on both at the policy's own actions; sees no further than the dual's advantage |
+//! | `guided_selection` | `-mean(log beta)`; the policy does the best of a few likely actions of `beta` by a critic of `r - prices'c` | rests on a critic at the log's actions; can do nothing between them; looks at nothing of the dual |
 //!
 //! Any positive function of the state may multiply the weights, so the states themselves may be drawn from anywhere:
 //! see [`crate::balance`]. Where the policy has steps of its own it is drawn from a dual that no longer moves.
@@ -18,6 +19,7 @@
 mod critic;
 mod policy;
 mod projection;
+mod selection;
 mod state_weight;
 #[cfg(test)]
 mod tests;
@@ -27,12 +29,14 @@ use coptidice_nn::{Cache, Network, NnError, Pool, Precision};
 use crate::TrainError;
 use crate::config::Extraction;
 use crate::learner::{BadQuantity, StateMut, sound};
+use crate::policy::Selector;
 use crate::problem::Problem;
 use crate::sampler::Batch;
 
 use critic::Critics;
 pub(crate) use policy::{PolicyTrainer, head, spec};
 use projection::Projection;
+use selection::Selection;
 use state_weight::StateWeights;
 
 /// The policy in training and what its extraction needs besides.
@@ -49,6 +53,7 @@ enum Method {
     WeightedBc,
     StateNormalized(Box<StateWeights>),
     CriticGuided(Box<Critics>),
+    GuidedSelection(Box<Selection>),
     InformationProjection(Box<Projection>),
 }
 
@@ -91,6 +96,7 @@ impl Extractor {
             Extraction::WeightedBc => Method::WeightedBc,
             Extraction::StateNormalized => Method::StateNormalized(Box::new(StateWeights::new(problem)?)),
             Extraction::CriticGuided => Method::CriticGuided(Box::new(Critics::new(problem)?)),
+            Extraction::GuidedSelection => Method::GuidedSelection(Box::new(Selection::new(problem)?)),
             Extraction::InformationProjection => {
                 Method::InformationProjection(Box::new(Projection::new(problem)?))
             }
@@ -99,6 +105,7 @@ impl Extractor {
             Method::WeightedBc => Vec::new(),
             Method::StateNormalized(_) => StateWeights::FIGURES.map(str::to_owned).to_vec(),
             Method::CriticGuided(_) => Critics::FIGURES.map(str::to_owned).to_vec(),
+            Method::GuidedSelection(_) => Selection::FIGURES.map(str::to_owned).to_vec(),
             Method::InformationProjection(_) => Projection::FIGURES.map(str::to_owned).to_vec(),
         };
         Ok(Extractor {
@@ -117,6 +124,7 @@ impl Extractor {
             Method::WeightedBc => {}
             Method::StateNormalized(weights) => weights.set_pace(pace),
             Method::CriticGuided(critics) => critics.set_pace(pace),
+            Method::GuidedSelection(selection) => selection.set_pace(pace),
             Method::InformationProjection(projection) => projection.set_pace(pace),
         }
     }
@@ -133,6 +141,7 @@ impl Extractor {
                 critics.step(batch, &self.prices, &mut self.policy, pool);
                 critics.guide(batch, w, &self.prices, &mut self.policy, pool)
             }
+            Method::GuidedSelection(selection) => selection.step(batch, &self.prices, &mut self.policy, pool),
             Method::InformationProjection(projection) => {
                 projection.fit(batch, advantages, pool);
                 projection.project(batch, &mut self.policy, pool)
@@ -171,6 +180,7 @@ impl Extractor {
             Method::WeightedBc => &[],
             Method::StateNormalized(weights) => weights.figures(),
             Method::CriticGuided(critics) => critics.figures(),
+            Method::GuidedSelection(selection) => selection.figures(),
             Method::InformationProjection(projection) => projection.figures(),
         }
     }
@@ -193,6 +203,12 @@ impl Extractor {
         self.policy.exported()
     }
 
+    /// What the policy selects by, where it does.
+    pub(crate) fn selector(&self) -> Option<Selector> {
+        let Method::GuidedSelection(selection) = &self.method else { return None };
+        Some(selection.selector(&self.prices))
+    }
+
     #[cfg(test)]
     pub(crate) fn policy(&self) -> &PolicyTrainer {
         &self.policy
@@ -204,6 +220,7 @@ impl Extractor {
             Method::WeightedBc => {}
             Method::StateNormalized(weights) => weights.visit_state(visit),
             Method::CriticGuided(critics) => critics.visit_state(visit),
+            Method::GuidedSelection(selection) => selection.visit_state(visit),
             Method::InformationProjection(projection) => projection.visit_state(visit),
         }
     }

@@ -95,6 +95,11 @@ impl PolicyTrainer {
         network.forward(params, states, rows, cache, pool)
     }
 
+    /// The head, and [`PolicyTrainer::outputs`].
+    pub(super) fn head_and_outputs(&mut self, states: &[f32], rows: usize, pool: &Pool) -> (Head, &[f32]) {
+        (self.head, self.outputs(states, rows, pool))
+    }
+
     /// `mean(log pi(a|s))` of continuous actions, `[B, A]`, at `states`, `[B, D]`. Writes the derivative of its
     /// **negative** in the actions; `ones` is `[B]`.
     pub(super) fn log_density(

@@ -418,3 +418,129 @@ fn the_projection_of_a_tilted_normal_behaviour_is_the_shifted_one() {
     assert!((f64::from(outputs[1]) - shift).abs() < 0.06 * deviation, "{} for {shift}", outputs[1]);
     assert!((scale - deviation).abs() < 0.06 * deviation, "{scale} for {deviation}");
 }
+
+/// The critics' values are those of the policy that selects: of the best policy of the priced reward, found by iteration,
+/// as both actions are likely. As in the test of a fixed policy, nothing is left but the last steps' size.
+#[test]
+fn selecting_critics_learn_the_values_of_the_policy_that_selects() {
+    let data = cycle();
+    let config = testing::config(
+        &data,
+        "extraction = \"guided_selection\"\nbatch_size = 64\nlearning_rate = 3e-3\nreward_scale = \"none\"\n\
+         normalize_observations = false\n[critic]\ndiscount = 0.8\nlookahead = 1\ntarget_rate = 0.05\n",
+    );
+    let problem = Problem::new(&config, &data).unwrap();
+    let (mut policy, mut selection) =
+        (PolicyTrainer::new(&problem).unwrap(), Selection::new(&problem).unwrap());
+    let mut sampler = Sampler::new(&problem);
+    let prices = [0.4, 0.1];
+    for step in 0..3000 {
+        selection.step(sampler.draw(step), &prices, &mut policy, &pool());
+    }
+    let worth = |q: &[f64; 3]| q[0] - prices[0] * q[1] - prices[1] * q[2];
+    let mut exact = [[[0.0_f64; 3]; 2]; STATES];
+    for _ in 0..200 {
+        exact = std::array::from_fn(|s| {
+            std::array::from_fn(|a| {
+                let [one, other] = &exact[after(s, a)];
+                let best = if worth(other) > worth(one) { other } else { one };
+                let now = [reward(s), a as f64, 1.0 - a as f64];
+                std::array::from_fn(|j| now[j] + 0.8 * best[j])
+            })
+        });
+    }
+    let best = exact.map(|[one, other]| usize::from(worth(&other) > worth(&one)));
+    assert!(best.contains(&0) && best.contains(&1), "both actions are best somewhere: {best:?}");
+    let one_hot: Vec<f32> =
+        (0..STATES * STATES).map(|i| f32::from(u8::from(i / STATES == i % STATES))).collect();
+    let selector = selection.selector(&prices);
+    let (mut values, mut scratch) = ([0.0; 6], Vec::new());
+    for (s, state) in one_hot.chunks(STATES).enumerate() {
+        selector.network.forward_one(&selector.params, state, &mut values, &mut scratch);
+        for (found, expected) in values.iter().zip(exact[s].as_flattened()) {
+            assert!((f64::from(*found) - expected).abs() < 0.05, "{found} for {expected}");
+        }
+    }
+    assert!(selection.figures()[2] > 0.0, "the best is better than the mean");
+}
+
+/// One state, actions of one dimension, nothing follows: the reward is largest at 0.3 of a range from -1 to 1, the cost is
+/// the action. At a price of 0.8 the best action is where the slopes `-2 (a - 0.3)` and `0.8` cancel, at -0.1. The critic
+/// is a smooth curve through 61 points: what is chosen is the best candidate, or one about as good.
+#[test]
+fn the_best_candidate_of_continuous_actions_is_selected() {
+    use crate::policy::{Acting, Candidates, Normalizer, Policy, PolicyAbout, PolicyParts};
+    let schema = Schema {
+        observation_dim: 1,
+        action: ActionSpace::Continuous { dim: 1 },
+        cost_names: vec!["first".to_owned(), "second".to_owned()],
+        propensity: false,
+    };
+    let mut builder = TransitionsBuilder::new(schema).unwrap();
+    for i in -30..=30_i8 {
+        let action = f32::from(i) / 30.0;
+        builder
+            .push(&Step {
+                observation: &[1.0],
+                action: StepAction::Continuous(&[action]),
+                reward: -(action - 0.3).powi(2),
+                costs: &[action, 0.0],
+                next_observation: &[1.0],
+                terminal: true,
+                timeout: false,
+                propensity: None,
+            })
+            .unwrap();
+    }
+    let data = builder.finish().unwrap();
+    let config = testing::config(
+        &data,
+        "extraction = \"guided_selection\"\nbatch_size = 61\nlearning_rate = 3e-3\nreward_scale = \"none\"\n\
+         policy_learning_rate = 3e-3\nnormalize_observations = false\npolicy_average_rate = 0.0\n\
+         [critic]\ndiscount = 0.0\nlookahead = 1\ntarget_rate = 0.05\n[selection]\ncandidates = 12\n\
+         [networks]\npolicy = []\n\
+         value = [{ kind = \"dense\", width = 32, layer_norm = false, activation = \"tanh\" }]\n",
+    );
+    let problem = Problem::new(&config, &data).unwrap();
+    let (mut policy, mut selection) =
+        (PolicyTrainer::new(&problem).unwrap(), Selection::new(&problem).unwrap());
+    let mut sampler = Sampler::new(&problem);
+    for step in 0..4000 {
+        let pace = (1.0 - step as f32 / 4000.0).max(0.02);
+        selection.set_pace(pace);
+        let mut batch = sampler.gather(|b| (b, [0, 0], 0.5)).clone();
+        batch.step = step;
+        selection.step(&batch, &[0.8, 0.0], &mut policy, &pool());
+    }
+    for (price, wanted) in [(0.8, -0.1_f32), (0.0, 0.3)] {
+        let selector = selection.selector(&[price, 0.0]);
+        let Candidates::Drawn { draws, .. } = selector.candidates.clone() else { panic!("continuous") };
+        let acting = Policy::new(PolicyParts {
+            network: policy.network().clone(),
+            params: policy.exported().to_vec(),
+            head: head(&problem),
+            normalizer: Normalizer::identity(1),
+            acting: Acting::Select,
+            action_low: vec![-1.0],
+            action_high: vec![1.0],
+            selector: Some(selector),
+            about: PolicyAbout::new("test", 0, 0, "none"),
+        })
+        .unwrap();
+        let outputs = policy.outputs(&[1.0], 1, &pool()).to_vec();
+        let best = draws
+            .chunks(1)
+            .map(|draws| {
+                let mut action = [0.0];
+                head(&problem).at_quantiles(&outputs, draws, &mut action);
+                action[0].clamp(-1.0, 1.0)
+            })
+            .min_by(|a, b| (a - wanted).abs().total_cmp(&(b - wanted).abs()))
+            .unwrap();
+        let mut found = [f32::NAN];
+        acting.actor().act(&[1.0], &mut stream(0, "t", 0), &mut found).unwrap();
+        let lost = (found[0] - wanted).powi(2) - (best - wanted).powi(2);
+        assert!(lost < 0.02, "{} where {best} was nearest to {wanted}", found[0]);
+        assert!((best - wanted).abs() < 0.25, "twelve candidates of a range of 2: {best}");
+    }
+}

@@ -20,11 +20,17 @@ pub enum Acting {
     Component,
     /// A draw from the whole distribution.
     Sample,
+    /// The candidate that the policy's [`super::Selector`] likes best. Deterministic.
+    Select,
 }
 
 impl Acting {
     /// Every member, in a fixed order.
-    pub const ALL: [Acting; 4] = [Acting::Mean, Acting::Mode, Acting::Component, Acting::Sample];
+    pub const ALL: [Acting; 5] =
+        [Acting::Mean, Acting::Mode, Acting::Component, Acting::Sample, Acting::Select];
+
+    /// Those that take no selector, in the same order.
+    pub const OF_HEAD: [Acting; 4] = [Acting::Mean, Acting::Mode, Acting::Component, Acting::Sample];
 
     /// The name used in configurations and files.
     #[must_use]
@@ -34,13 +40,14 @@ impl Acting {
             Acting::Mode => "mode",
             Acting::Component => "component",
             Acting::Sample => "sample",
+            Acting::Select => "select",
         }
     }
 
     /// Whether the same observation always gives the same action.
     #[must_use]
     pub fn is_deterministic(self) -> bool {
-        matches!(self, Acting::Mean | Acting::Mode)
+        matches!(self, Acting::Mean | Acting::Mode | Acting::Select)
     }
 }
 
@@ -60,7 +67,7 @@ impl std::str::FromStr for Acting {
 
 /// A name that is no way of acting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown way of acting {0:?}; use mean, mode, component or sample")]
+#[error("unknown way of acting {0:?}; use mean, mode, component, sample or select")]
 pub struct UnknownActing(pub String);
 
 impl Head {
@@ -70,10 +77,11 @@ impl Head {
     /// clipping. `Mean` and `Mode` leave `rng` alone. Nothing is allocated.
     ///
     /// # Panics
-    /// If a length does not fit.
+    /// If a length does not fit, and for `Select`, which takes a whole policy.
     pub fn act(&self, outputs: &[f32], acting: Acting, rng: &mut Rng, action: &mut [f32]) {
         assert_eq!(outputs.len(), self.outputs(), "network outputs do not fit the head");
         assert_eq!(action.len(), self.action_width(), "the action's buffer does not fit the head");
+        assert_ne!(acting, Acting::Select, "a head alone has nothing to select by");
         match *self {
             Head::Categorical { .. } => {
                 let index = if acting.is_deterministic() { largest(outputs) } else { draw(outputs, rng) };
@@ -89,7 +97,7 @@ impl Head {
                         Acting::Mean => mean(logits, locations),
                         Acting::Mode => locations[largest(logits)],
                         Acting::Component => locations[draw(logits, rng)],
-                        Acting::Sample => {
+                        Acting::Sample | Acting::Select => {
                             let component = draw(logits, rng);
                             let scale = math::softplus(outputs[2 * block..][at][component]) + min_scale;
                             let normal: f32 = StandardNormal.sample(rng);
@@ -100,10 +108,23 @@ impl Head {
             }
         }
     }
+
+    /// The continuous action at fixed quantiles, before any clipping: `draws` is `[A]`, of each dimension the quantile of
+    /// the component and the normal value.
+    pub(crate) fn at_quantiles(&self, outputs: &[f32], draws: &[[f32; 2]], action: &mut [f32]) {
+        let Head::Mixture { components, min_scale, .. } = *self else { return };
+        let block = action.len() * components;
+        for (dim, (action, &[quantile, normal])) in action.iter_mut().zip(draws).enumerate() {
+            let at = dim * components..(dim + 1) * components;
+            let component = pick(&outputs[..block][at.clone()], quantile);
+            let scale = math::softplus(outputs[2 * block..][at.clone()][component]) + min_scale;
+            *action = outputs[block..2 * block][at][component] + scale * normal;
+        }
+    }
 }
 
 /// Index of the largest value, the first of equals.
-fn largest(values: &[f32]) -> usize {
+pub(super) fn largest(values: &[f32]) -> usize {
     let mut best = 0;
     for (index, &value) in values.iter().enumerate() {
         if value > values[best] {
@@ -138,9 +159,14 @@ pub(super) fn softmax(logits: &[f32], out: &mut [f32]) {
 
 /// Draws an index with probabilities `softmax(logits)`, by inversion of one uniform number.
 fn draw(logits: &[f32], rng: &mut Rng) -> usize {
+    pick(logits, rng.random())
+}
+
+/// The first index up to which `softmax(logits)` adds up to more than `quantile`, in `[0, 1)`.
+fn pick(logits: &[f32], quantile: f32) -> usize {
     let top = logits[largest(logits)];
     let sum: f32 = logits.iter().map(|&logit| math::exp(logit - top)).sum();
-    let mut left = rng.random::<f32>() * sum;
+    let mut left = quantile * sum;
     let mut last_possible = 0;
     for (index, &logit) in logits.iter().enumerate() {
         let weight = math::exp(logit - top);

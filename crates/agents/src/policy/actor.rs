@@ -1,5 +1,6 @@
 //! Acting step by step, without allocation.
 
+use super::selector::Room;
 use super::{ActError, Acting, Policy};
 use coptidice_core::rng::Rng;
 
@@ -11,6 +12,8 @@ pub struct Actor {
     normalized: Vec<f32>,
     outputs: Vec<f32>,
     scratch: Vec<f32>,
+    /// Where there is something to select by.
+    room: Option<Room>,
 }
 
 impl Actor {
@@ -20,10 +23,16 @@ impl Actor {
             normalized: vec![0.0; policy.observation_width()],
             outputs: vec![0.0; policy.head().outputs()],
             scratch: Vec::new(),
+            room: policy.selector().map(|selector| selector.room(policy.head())),
             policy,
         };
-        // The first pass sizes the network's scratch.
+        // The first pass sizes the networks' scratch.
         actor.forward();
+        if acting == Acting::Select {
+            let mut action = vec![0.0; actor.policy.action_width()];
+            // That the values of an observation of nothing are finite is not needed here.
+            let _ = actor.select(&mut action);
+        }
         actor
     }
 
@@ -57,9 +66,19 @@ impl Actor {
         if self.normalized.iter().chain(&self.outputs).any(|x| !x.is_finite()) {
             return Err(ActError::Overflow { row: 0 });
         }
+        if self.acting == Acting::Select {
+            return self.select(action);
+        }
         self.policy.head().act(&self.outputs, self.acting, rng, action);
         self.policy.clip(action);
         Ok(())
+    }
+
+    fn select(&mut self, action: &mut [f32]) -> Result<(), ActError> {
+        let (Some(selector), Some(room)) = (self.policy.selector(), &mut self.room) else {
+            return Err(ActError::NoSelector);
+        };
+        selector.choose(&self.policy, &self.normalized, &self.outputs, room, action)
     }
 
     /// The index of the action for `observation`, for a policy with finitely many actions.

@@ -180,6 +180,28 @@ pub enum PolicyDefect {
         /// Number found.
         found: usize,
     },
+    /// Acting by selection needs something to select by.
+    #[error(
+        "acting by select needs a selector, which only policies of extraction = \"guided_selection\" have"
+    )]
+    NoSelector,
+    /// A selector that cannot be, or not with this head.
+    #[error("the policy's selector is impossible: {reason}")]
+    Selector {
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// The selector's network is of another policy.
+    #[error(
+        "the selector's network takes {} numbers and gives {}, where {} and {} are needed",
+        found.0, found.1, expected.0, expected.1
+    )]
+    SelectorNetwork {
+        /// Inputs and outputs needed.
+        expected: (usize, usize),
+        /// Inputs and outputs found.
+        found: (usize, usize),
+    },
     /// A limit on a cost nobody named.
     #[error("a limit on {cost:?}, which is not among the costs' names")]
     UnknownCost {
@@ -243,6 +265,11 @@ pub enum ActError {
         /// What does not fit.
         reason: String,
     },
+    /// Asked to select without anything to select by.
+    #[error(
+        "acting by select needs a selector, which only policies of extraction = \"guided_selection\" have"
+    )]
+    NoSelector,
     /// Asked for indices or probabilities of actions where actions are continuous.
     #[error("continuous actions have no indices or probabilities; use act and log_prob")]
     Continuous,

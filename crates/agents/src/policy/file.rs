@@ -5,11 +5,21 @@
 //! has one entry, [`METADATA_KEY`], a JSON object with `version` (the format's), `network`, `head`, `acting` and
 //! `about`. The same policy gives the same bytes.
 //!
+//! A policy with a [`Selector`] is of version 2 and has besides: in the description `selector`, with `network`, `costs`
+//! (`K`) and `candidates`, of the kind `drawn` (with `count`, `m`) or `likely` (with `threshold`); tensors
+//! `selector.network.<name>`, `selector.prices` `[K]`, and for drawn candidates `selector.draws` `[m, A, 2]` (quantile of
+//! the component, normal value), `selector.action.mean` and `selector.action.scale` `[A]`. All others are of version 1,
+//! the format's first, as they always were.
+//!
 //! Files are not trusted: sizes are capped before anything is read or allocated, every shape is compared with the
 //! one the description implies, and every number must be finite. Fields or tensors that this version does not know
 //! are errors, because ignoring one could change what the policy does; a change of the format changes its version.
 
-use super::{Acting, Head, Normalizer, Policy, PolicyAbout, PolicyDefect, PolicyError, PolicyParts};
+use super::selector::MAX_CANDIDATES;
+use super::{
+    Acting, Candidates, Head, Normalizer, Policy, PolicyAbout, PolicyDefect, PolicyError, PolicyParts,
+    Selector,
+};
 use coptidice_nn::{Network, NetworkSpec};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
@@ -20,8 +30,11 @@ use std::path::Path;
 /// The metadata entry that makes a safetensors file a policy.
 pub const METADATA_KEY: &str = "coptidice.policy";
 
-/// The format written and read here.
-pub const FORMAT_VERSION: u64 = 1;
+/// The newest format, of policies with a selector; those without are written in the first. Both are read.
+pub const FORMAT_VERSION: u64 = 2;
+
+/// The format of policies without a selector.
+const FIRST_VERSION: u64 = 1;
 
 /// Largest file read: 1 GiB, 268 million parameters.
 const MAX_BYTES: u64 = 1 << 30;
@@ -37,7 +50,24 @@ struct Description {
     network: NetworkSpec,
     head: Head,
     acting: Acting,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    selector: Option<SelectorDescription>,
     about: PolicyAbout,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SelectorDescription {
+    network: NetworkSpec,
+    costs: usize,
+    candidates: CandidatesDescription,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+enum CandidatesDescription {
+    Drawn { count: usize },
+    Likely { threshold: f32 },
 }
 
 /// Just enough to tell the version, whatever else is there.
@@ -72,12 +102,21 @@ impl Policy {
     /// A defect if the header or the whole would be larger than [`Policy::load`] reads.
     pub fn to_bytes(&self) -> Result<Vec<u8>, PolicyDefect> {
         let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
-        for slice in self.network().layout() {
-            let values = &self.params()[slice.offset..slice.offset + slice.len];
-            tensors.push((network_tensor(&slice.name), slice.shape.clone(), little_endian(values)));
+        let networks = std::iter::once(("", self.network(), self.params()))
+            .chain(self.selector().map(|s| ("selector.", &s.network, s.params.as_slice())));
+        for (owner, network, params) in networks {
+            for slice in network.layout() {
+                let values = &params[slice.offset..slice.offset + slice.len];
+                let name = format!("{owner}{}", network_tensor(&slice.name));
+                tensors.push((name, slice.shape.clone(), little_endian(values)));
+            }
         }
         for (name, values) in self.vectors() {
-            tensors.push((name.to_owned(), vec![values.len()], little_endian(values)));
+            let shape = match name {
+                "selector.draws" => vec![values.len() / (2 * self.action_width()), self.action_width(), 2],
+                _ => vec![values.len()],
+            };
+            tensors.push((name.to_owned(), shape, little_endian(values)));
         }
         let views = tensors
             .iter()
@@ -108,13 +147,15 @@ impl Policy {
         let entry = header.metadata().as_ref().and_then(|entries| entries.get(METADATA_KEY));
         let description = parse_description(entry.ok_or(PolicyDefect::NotAPolicy { key: METADATA_KEY })?)?;
         // Every block has at least two tensors: an endless list of blocks is refused before it is laid out.
-        if description.network.blocks.len() > tensors.len() {
+        let described = std::iter::once(&description.network)
+            .chain(description.selector.as_ref().map(|selector| &selector.network));
+        if described.map(|network| network.blocks.len()).any(|blocks| blocks > tensors.len()) {
             return Err(PolicyDefect::MissingTensor { tensor: network_tensor("layers") });
         }
         let head = description.head.validated()?;
         let network = Network::new(description.network)?;
 
-        let mut reader = TensorReader { tensors: &tensors, read: 0 };
+        let mut reader = TensorReader { tensors: &tensors, read: Vec::new() };
         let mut params = Vec::new();
         for slice in network.layout() {
             params.extend(reader.read(&network_tensor(&slice.name), &slice.shape)?);
@@ -130,8 +171,12 @@ impl Policy {
             let dimensions = [head.action_width()];
             (reader.read("action.low", &dimensions)?, reader.read("action.high", &dimensions)?)
         };
-        if reader.read != tensors.len() {
-            return Err(unexpected_tensor(&tensors, &network, head));
+        let selector = match description.selector {
+            Some(described) => Some(read_selector(described, head, &mut reader)?),
+            None => None,
+        };
+        if reader.read.len() != tensors.len() {
+            return Err(reader.unexpected());
         }
         Policy::new(PolicyParts {
             network,
@@ -141,14 +186,26 @@ impl Policy {
             acting: description.acting,
             action_low,
             action_high,
+            selector,
             about: description.about,
         })
     }
 
     /// The JSON description that travels in the metadata of every file the policy is written to.
     pub(crate) fn description(&self) -> Result<String, PolicyDefect> {
+        let selector = self.selector().map(|selector| SelectorDescription {
+            network: selector.network.spec().clone(),
+            costs: selector.prices.len(),
+            candidates: match &selector.candidates {
+                Candidates::Drawn { draws, .. } => {
+                    CandidatesDescription::Drawn { count: draws.len() / self.action_width() }
+                }
+                Candidates::Likely { threshold } => CandidatesDescription::Likely { threshold: *threshold },
+            },
+        });
         let description = Description {
-            version: FORMAT_VERSION,
+            version: if selector.is_some() { FORMAT_VERSION } else { FIRST_VERSION },
+            selector,
             network: self.network().spec().clone(),
             head: self.head(),
             acting: self.acting(),
@@ -168,6 +225,7 @@ impl Policy {
             vectors.push(("action.low", self.action_low()));
             vectors.push(("action.high", self.action_high()));
         }
+        vectors.extend(self.selector().into_iter().flat_map(Selector::vectors));
         vectors
     }
 }
@@ -188,16 +246,55 @@ fn parse_description(entry: &str) -> Result<Description, PolicyDefect> {
     let unreadable = |error: serde_json::Error| PolicyDefect::Metadata { reason: error.to_string() };
     // The version first: another version's description may have any form.
     let VersionOnly { version } = serde_json::from_str(entry).map_err(unreadable)?;
-    if version != FORMAT_VERSION {
+    if !(FIRST_VERSION..=FORMAT_VERSION).contains(&version) {
         return Err(PolicyDefect::UnknownVersion { found: version, supported: FORMAT_VERSION });
     }
-    serde_json::from_str(entry).map_err(unreadable)
+    let description: Description = serde_json::from_str(entry).map_err(unreadable)?;
+    if description.selector.is_some() != (version == FORMAT_VERSION) {
+        let reason = format!("format {version} and a selector, or none, do not go together");
+        return Err(PolicyDefect::Metadata { reason });
+    }
+    Ok(description)
 }
 
-/// Reads tensors by name and counts them.
+/// The selector of a policy with `head`.
+fn read_selector(
+    described: SelectorDescription,
+    head: Head,
+    reader: &mut TensorReader<'_>,
+) -> Result<Selector, PolicyDefect> {
+    let network = Network::new(described.network)?;
+    let mut params = Vec::new();
+    for slice in network.layout() {
+        let name = format!("selector.{}", network_tensor(&slice.name));
+        params.extend(reader.read(&name, &slice.shape)?);
+    }
+    let candidates = match described.candidates {
+        CandidatesDescription::Drawn { count } => {
+            if !(1..=MAX_CANDIDATES).contains(&count) {
+                return Err(PolicyDefect::Selector { reason: "it has no candidates, or too many" });
+            }
+            let dim = head.action_width();
+            let draws = reader.read("selector.draws", &[count, dim, 2])?;
+            let (draws, _) = draws.as_chunks::<2>();
+            Candidates::Drawn {
+                draws: draws.to_vec(),
+                action: Normalizer {
+                    mean: reader.read("selector.action.mean", &[dim])?,
+                    scale: reader.read("selector.action.scale", &[dim])?,
+                },
+            }
+        }
+        CandidatesDescription::Likely { threshold } => Candidates::Likely { threshold },
+    };
+    let prices = reader.read("selector.prices", &[described.costs])?;
+    Ok(Selector { network, params, prices, candidates })
+}
+
+/// Reads tensors by name, each once, and remembers which.
 struct TensorReader<'a> {
     tensors: &'a SafeTensors<'a>,
-    read: usize,
+    read: Vec<String>,
 }
 
 impl TensorReader<'_> {
@@ -216,23 +313,18 @@ impl TensorReader<'_> {
                 found: view.shape().to_vec(),
             });
         }
-        self.read += 1;
+        self.read.push(name.to_owned());
         let (words, _) = view.data().as_chunks::<4>();
         Ok(words.iter().map(|&word| f32::from_le_bytes(word)).collect())
     }
-}
 
-/// Names a tensor that the policy does not have; only called when there is one.
-fn unexpected_tensor(tensors: &SafeTensors<'_>, network: &Network, head: Head) -> PolicyDefect {
-    let mut known: Vec<String> = network.layout().iter().map(|slice| network_tensor(&slice.name)).collect();
-    known.extend(["normalizer.mean", "normalizer.scale"].map(str::to_owned));
-    if !head.is_discrete() {
-        known.extend(["action.low", "action.high"].map(str::to_owned));
+    /// Names a tensor that was not read; only called when there is one.
+    fn unexpected(&self) -> PolicyDefect {
+        let mut names: Vec<&str> = self.tensors.names();
+        names.sort_unstable();
+        let stray = names.into_iter().find(|name| !self.read.iter().any(|read| read == name));
+        PolicyDefect::UnexpectedTensor { tensor: stray.unwrap_or_default().to_owned() }
     }
-    let mut names: Vec<&str> = tensors.names();
-    names.sort_unstable();
-    let stray = names.into_iter().find(|name| !known.iter().any(|known| known == name));
-    PolicyDefect::UnexpectedTensor { tensor: stray.unwrap_or_default().to_owned() }
 }
 
 /// Refuses a header that no policy has, before it is parsed.

@@ -1,6 +1,6 @@
 //! The policy: everything needed to act, checked once.
 
-use super::{ActError, Acting, ActionBatch, Actor, Head, Normalizer, PolicyAbout, PolicyDefect};
+use super::{ActError, Acting, ActionBatch, Actor, Head, Normalizer, PolicyAbout, PolicyDefect, Selector};
 use coptidice_core::rng;
 use coptidice_nn::{Network, Pool};
 use std::sync::Arc;
@@ -27,6 +27,8 @@ pub struct PolicyParts {
     pub action_low: Vec<f32>,
     /// Upper bounds, `[A]`; empty for finitely many actions.
     pub action_high: Vec<f32>,
+    /// What [`Acting::Select`] selects by.
+    pub selector: Option<Selector>,
     /// Where the policy comes from.
     pub about: PolicyAbout,
 }
@@ -57,16 +59,7 @@ impl Policy {
             ("action.high", &parts.action_high, bounded),
         ];
         for (tensor, values, expected) in vectors {
-            if values.len() != expected {
-                return Err(PolicyDefect::TensorShape {
-                    tensor: tensor.to_owned(),
-                    expected: vec![expected],
-                    found: vec![values.len()],
-                });
-            }
-            if let Some(index) = values.iter().position(|x| !x.is_finite()) {
-                return Err(not_finite(&parts.network, tensor, index));
-            }
+            check_vector(&parts.network, "", tensor, values, expected)?;
         }
         if let Some(column) = parts.normalizer.scale.iter().position(|&scale| scale <= 0.0) {
             return Err(PolicyDefect::Scale { column, scale: parts.normalizer.scale[column] });
@@ -75,6 +68,11 @@ impl Policy {
             if low > high {
                 return Err(PolicyDefect::Bounds { dimension, low, high });
             }
+        }
+        match &parts.selector {
+            Some(selector) => check_selector(selector, head, spec.input)?,
+            None if parts.acting == Acting::Select => return Err(PolicyDefect::NoSelector),
+            None => {}
         }
         let actions = if head.is_discrete() { head.outputs() } else { head.action_width() };
         parts.about.check(spec.input, actions)?;
@@ -123,6 +121,12 @@ impl Policy {
         &self.parts.action_high
     }
 
+    /// What [`Acting::Select`] selects by.
+    #[must_use]
+    pub fn selector(&self) -> Option<&Selector> {
+        self.parts.selector.as_ref()
+    }
+
     /// Where the policy comes from.
     #[must_use]
     pub fn about(&self) -> &PolicyAbout {
@@ -142,9 +146,14 @@ impl Policy {
     }
 
     /// The same policy, choosing its actions in another way.
-    #[must_use]
-    pub fn with_acting(&self, acting: Acting) -> Self {
-        Self { parts: Arc::new(PolicyParts { acting, ..(*self.parts).clone() }) }
+    ///
+    /// # Errors
+    /// [`PolicyDefect::NoSelector`].
+    pub fn with_acting(&self, acting: Acting) -> Result<Self, PolicyDefect> {
+        if acting == Acting::Select && self.selector().is_none() {
+            return Err(PolicyDefect::NoSelector);
+        }
+        Ok(Self { parts: Arc::new(PolicyParts { acting, ..(*self.parts).clone() }) })
     }
 
     /// The parts, for changing some and building another policy.
@@ -159,7 +168,7 @@ impl Policy {
         self.actor_with(self.acting())
     }
 
-    /// Something that acts step by step, in the way given.
+    /// Something that acts step by step, in the way given; it refuses to act by `Select` without a selector.
     #[must_use]
     pub fn actor_with(&self, acting: Acting) -> Actor {
         Actor::new(self.clone(), acting)
@@ -181,7 +190,20 @@ impl Policy {
         let width = self.action_width();
         let mut actions = vec![0.0; self.rows(observations)? * width];
         let outputs_width = self.head().outputs();
-        self.for_chunks(observations, pool, |first, outputs| {
+        let mut selection = match acting {
+            Acting::Select => {
+                let selector = self.selector().ok_or(ActError::NoSelector)?;
+                let most = CHUNK.min(observations.len() / self.observation_width());
+                Some((selector, selector.batch_room(self.head(), most)))
+            }
+            _ => None,
+        };
+        self.for_chunks(observations, pool, |first, normalized, outputs| {
+            if let Some((selector, room)) = &mut selection {
+                let rows = outputs.len() / outputs_width;
+                let actions = &mut actions[first * width..(first + rows) * width];
+                return selector.choose_batch(self, first, normalized, outputs, room, actions, pool);
+            }
             for (i, outputs) in outputs.chunks_exact(outputs_width).enumerate() {
                 let row = first + i;
                 let action = &mut actions[row * width..(row + 1) * width];
@@ -189,6 +211,7 @@ impl Policy {
                 self.head().act(outputs, acting, &mut rng, action);
                 self.clip(action);
             }
+            Ok(())
         })?;
         Ok(actions)
     }
@@ -208,7 +231,7 @@ impl Policy {
         self.check_actions(actions, rows)?;
         let width = self.action_width();
         let mut values = vec![0.0; rows];
-        self.for_chunks(observations, pool, |first, outputs| {
+        self.for_chunks(observations, pool, |first, _, outputs| {
             let count = outputs.len() / self.head().outputs();
             let range = first..first + count;
             let chunk = match actions {
@@ -218,6 +241,7 @@ impl Policy {
                 ActionBatch::Discrete(all) => ActionBatch::Discrete(&all[range.clone()]),
             };
             self.head().log_prob(outputs, chunk, &mut values[range], pool);
+            Ok(())
         })?;
         Ok(values)
     }
@@ -231,11 +255,12 @@ impl Policy {
             return Err(ActError::Continuous);
         };
         let mut values = vec![0.0; self.rows(observations)? * actions];
-        self.for_chunks(observations, pool, |first, outputs| {
+        self.for_chunks(observations, pool, |first, _, outputs| {
             let into = &mut values[first * actions..][..outputs.len()];
             for (logits, out) in outputs.chunks_exact(actions).zip(into.chunks_exact_mut(actions)) {
                 super::acting::softmax(logits, out);
             }
+            Ok(())
         })?;
         Ok(values)
     }
@@ -293,12 +318,12 @@ impl Policy {
         }
     }
 
-    /// Runs the network over chunks of rows and hands on `(first row, outputs)`.
+    /// Runs the network over chunks of rows and hands on `(first row, normalised observations, outputs)`.
     fn for_chunks(
         &self,
         observations: &[f32],
         pool: &Pool,
-        mut take: impl FnMut(usize, &[f32]),
+        mut take: impl FnMut(usize, &[f32], &[f32]) -> Result<(), ActError>,
     ) -> Result<(), ActError> {
         let columns = self.observation_width();
         let outputs_width = self.head().outputs();
@@ -320,20 +345,46 @@ impl Policy {
             if let Some(bad) = outputs.iter().position(|x| !x.is_finite()) {
                 return Err(ActError::Overflow { row: first + bad / outputs_width });
             }
-            take(first, outputs);
+            take(first, normalized, outputs)?;
         }
         Ok(())
     }
 }
 
-/// Names the tensor of the network in which parameter `index` lies.
-fn not_finite(network: &Network, vector: &str, index: usize) -> PolicyDefect {
+/// Checks the length and the values of a vector; that of a network's parameters, called `params`, is taken apart to name
+/// the place.
+fn check_vector(
+    network: &Network,
+    owner: &str,
+    vector: &str,
+    values: &[f32],
+    expected: usize,
+) -> Result<(), PolicyDefect> {
+    if values.len() != expected {
+        let tensor = format!("{owner}{vector}");
+        return Err(PolicyDefect::TensorShape {
+            tensor,
+            expected: vec![expected],
+            found: vec![values.len()],
+        });
+    }
+    let Some(index) = values.iter().position(|x| !x.is_finite()) else { return Ok(()) };
     let inside =
         network.layout().iter().find(|slice| (slice.offset..slice.offset + slice.len).contains(&index));
-    match inside {
+    Err(match inside {
         Some(slice) if vector == "params" => {
-            PolicyDefect::NotFinite { tensor: slice.name.clone(), index: index - slice.offset }
+            PolicyDefect::NotFinite { tensor: format!("{owner}{}", slice.name), index: index - slice.offset }
         }
-        _ => PolicyDefect::NotFinite { tensor: vector.to_owned(), index },
+        _ => PolicyDefect::NotFinite { tensor: format!("{owner}{vector}"), index },
+    })
+}
+
+fn check_selector(selector: &Selector, head: Head, columns: usize) -> Result<(), PolicyDefect> {
+    let network = &selector.network;
+    selector.check(head, columns)?;
+    check_vector(network, "selector.", "params", &selector.params, network.parameter_count())?;
+    for (tensor, values) in selector.vectors() {
+        check_vector(network, "", tensor, values, values.len())?;
     }
+    Ok(())
 }

@@ -3,7 +3,8 @@
 //! # The problem
 //!
 //! A policy `π(a|s)` is a network from normalised observations to the outputs of a [`Head`], which parametrise a
-//! distribution over actions. Learners fit it by weighted behaviour cloning (`eq:weighted_bc`); users load it from
+//! distribution over actions, with, where there is one, a [`Selector`] that chooses among its likely actions. Learners
+//! fit it by weighted behaviour cloning (`eq:weighted_bc`), among others; users load it from
 //! `policy.safetensors`, act with it step by step ([`Actor`]) or over a file of observations
 //! ([`Policy::act_batch`]), and ask for the probability of logged actions ([`Policy::log_prob`]).
 //!
@@ -25,6 +26,7 @@ mod lanes;
 mod learned;
 mod mixture;
 mod normalizer;
+mod selector;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -38,3 +40,5 @@ pub use file::{FORMAT_VERSION, METADATA_KEY};
 pub use head::{ActionBatch, Head, HeadError};
 pub use learned::{Policy, PolicyParts};
 pub use normalizer::{Normalizer, NormalizerError};
+pub(crate) use selector::likely;
+pub use selector::{Candidates, MAX_CANDIDATES, Selector};

@@ -23,7 +23,8 @@ pub(crate) struct Act {
     /// else positions in its list of actions
     #[arg(long, value_name = "ACTIONS.npy")]
     to: PathBuf,
-    /// How to act: mean, mode, component or sample [default: the policy's own way]
+    /// How to act: mean, mode, component, sample, or select where the policy has something to select by [default: the
+    /// policy's own way]
     #[arg(long, value_name = "HOW")]
     acting: Option<String>,
     /// Seed of the draws where acting draws
@@ -46,7 +47,7 @@ impl Act {
             ));
         }
         let policy = crate::policies::load(&run.policy())?;
-        let acting = crate::policies::acting(self.acting.as_deref())?.unwrap_or(policy.acting());
+        let acting = crate::policies::acting(&policy, self.acting.as_deref())?.unwrap_or(policy.acting());
         let observations = self.observations()?;
         let (rows, width) = observations.dim();
         if width != policy.observation_width() {

@@ -22,7 +22,8 @@ pub(crate) struct Evaluate {
     /// Seed of the episodes
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// How to act: mean, mode, component or sample [default: the policy's own way]
+    /// How to act: mean, mode, component, sample, or select where the policy has something to select by [default: the
+    /// policy's own way]
     #[arg(long, value_name = "HOW")]
     acting: Option<String>,
     /// Threads; they change the speed, never the result [default: one per core]
@@ -39,7 +40,7 @@ impl Evaluate {
         let run = RunDirectory::open(&self.run)?;
         let policy = crate::policies::load(&run.policy())?;
         let env = self.environment.make()?;
-        let acting = crate::policies::acting(self.acting.as_deref())?;
+        let acting = crate::policies::acting(&policy, self.acting.as_deref())?;
         let request = Request {
             episodes: self.episodes as usize,
             seed: self.seed,

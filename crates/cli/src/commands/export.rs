@@ -20,8 +20,8 @@ pub(crate) struct Export {
     /// The file to write
     #[arg(long, value_name = "FILE")]
     to: PathBuf,
-    /// How the exported policy acts: mean, mode, component or sample; ONNX graphs draw nothing and act by the mean where
-    /// these do [default: the policy's own way]
+    /// How the exported policy acts: mean, mode, component, sample, or select where it has something to select by; ONNX
+    /// graphs draw nothing and act by the mean where component and sample do [default: the policy's own way]
     #[arg(long, value_name = "HOW")]
     acting: Option<String>,
     /// Replace a file that exists
@@ -44,8 +44,8 @@ impl Export {
         check_target(&self.to, self.overwrite)?;
         let run = RunDirectory::open(&self.run)?;
         let mut policy = crate::policies::load(&run.policy())?;
-        if let Some(acting) = crate::policies::acting(self.acting.as_deref())? {
-            policy = policy.with_acting(acting);
+        if let Some(acting) = crate::policies::acting(&policy, self.acting.as_deref())? {
+            policy = policy.with_acting(acting).map_err(|error| Failure::input(&error))?;
         }
         match self.format {
             Format::Onnx => {

@@ -58,7 +58,7 @@ impl PolicyPicture {
         let failed = self
             .failed
             .iter()
-            .map(|(acting, why)| format!("the policy acting by its {acting} could not be evaluated: {why}"));
+            .map(|(acting, why)| format!("the policy acting by {acting} could not be evaluated: {why}"));
         self.gaps.iter().cloned().chain(failed).collect()
     }
 

@@ -123,8 +123,8 @@ fn files_of_another_kind_are_refused() {
         let bytes = taken.with_entry(METADATA_KEY, entry);
         assert!(matches!(refused(&bytes), PolicyDefect::Metadata { .. }), "{entry}");
     }
-    let future = taken.with_entry(METADATA_KEY, "{\"version\":2,\"attention\":true}");
-    assert_eq!(refused(&future), PolicyDefect::UnknownVersion { found: 2, supported: 1 });
+    let future = taken.with_entry(METADATA_KEY, "{\"version\":3,\"attention\":true}");
+    assert_eq!(refused(&future), PolicyDefect::UnknownVersion { found: 3, supported: 2 });
 }
 
 #[test]

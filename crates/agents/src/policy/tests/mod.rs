@@ -4,8 +4,9 @@ mod acting;
 mod batch;
 mod file;
 mod head;
+mod selector;
 
-use super::{Acting, Head, LimitAbout, Normalizer, Policy, PolicyAbout, PolicyParts};
+use super::{Acting, Candidates, Head, LimitAbout, Normalizer, Policy, PolicyAbout, PolicyParts, Selector};
 use coptidice_core::limits::EpisodeHorizon;
 use coptidice_core::rng::{Rng, stream};
 use coptidice_core::{CostLimit, LimitUnit};
@@ -57,7 +58,34 @@ pub(crate) fn random_policy(observation: usize, blocks: Vec<BlockSpec>, head: He
         acting: Acting::Mean,
         action_low: uniform(&mut rng, -0.6, -0.1, bounded),
         action_high: uniform(&mut rng, 0.1, 0.6, bounded),
+        selector: None,
         about,
     })
     .unwrap()
+}
+
+/// `policy` with a random critic of `costs` costs, seven candidates (or all but unlikely ones), and acting by them.
+pub(crate) fn selecting(policy: &Policy, costs: usize, seed: u64) -> Policy {
+    let mut rng = stream(seed, "random selector", 0);
+    let (head, columns) = (policy.head(), policy.observation_width());
+    let width = head.action_width();
+    let (input, output, candidates) = if head.is_discrete() {
+        (columns, head.outputs() * (1 + costs), Candidates::Likely { threshold: 0.3 })
+    } else {
+        let draws = (0..7 * width).map(|_| [0.999 * rng.random::<f32>(), 4.0 * rng.random::<f32>() - 2.0]);
+        let draws = draws.collect();
+        let action = Normalizer {
+            mean: uniform(&mut rng, -0.2, 0.2, width),
+            scale: uniform(&mut rng, 1.0, 4.0, width),
+        };
+        (columns + width, 1 + costs, Candidates::Drawn { draws, action })
+    };
+    let network = Network::new(NetworkSpec { input, blocks: mixed_blocks(), output }).unwrap();
+    let mut params = network.init(&mut rng);
+    for param in &mut params {
+        *param += 0.1 * (rng.random::<f32>() - 0.5);
+    }
+    let selector = Selector { network, params, prices: uniform(&mut rng, 0.0, 1.0, costs), candidates };
+    let parts = policy.to_parts();
+    Policy::new(PolicyParts { selector: Some(selector), acting: Acting::Select, ..parts }).unwrap()
 }
