@@ -165,11 +165,8 @@ impl Store {
 
     /// The checkpoints there are, newest first.
     pub(crate) fn list(&self) -> Result<Vec<(u64, PathBuf)>, CheckpointError> {
-        let mut found: Vec<(u64, PathBuf)> = entries(&self.folder)?
-            .into_iter()
-            .filter_map(|(name, path)| Some((name.strip_prefix(PREFIX)?.parse().ok()?, path)))
-            .collect();
-        found.sort_unstable_by(|a, b| b.cmp(a));
+        let mut found = checkpoints(&self.folder)?;
+        found.reverse();
         Ok(found)
     }
 
@@ -393,6 +390,19 @@ fn difference(
         });
     }
     (ours != theirs).then(|| (place.to_owned(), ours.to_string(), theirs.to_string()))
+}
+
+/// The checkpoints in a run's folder of them, `RUN/checkpoints`: step and path, oldest first.
+///
+/// # Errors
+/// [`CheckpointError`] if the folder cannot be read.
+pub fn checkpoints(folder: &Path) -> Result<Vec<(u64, PathBuf)>, CheckpointError> {
+    let mut found: Vec<(u64, PathBuf)> = entries(folder)?
+        .into_iter()
+        .filter_map(|(name, path)| Some((name.strip_prefix(PREFIX)?.parse().ok()?, path)))
+        .collect();
+    found.sort_unstable();
+    Ok(found)
 }
 
 fn entries(folder: &Path) -> Result<Vec<(String, PathBuf)>, CheckpointError> {

@@ -12,12 +12,13 @@ use coptidice_core::rng::stream;
 use coptidice_data::{Actions, Transitions};
 use coptidice_nn::{Activation, BlockSpec, Pool};
 use coptidice_ope::fqe;
+use rand::RngExt as _;
 use serde::{Deserialize, Serialize};
 
 use crate::balance::Balance;
 use crate::config::TrainConfig;
 use crate::estimate::{CostEstimate, Estimates};
-use crate::policy::{ActError, Acting, Head, Policy};
+use crate::policy::{ActError, Acting, Head, NormalizerError, Policy};
 use crate::problem::Problem;
 
 /// Whole episodes are left out, evenly, until the others have at most this many steps.
@@ -26,8 +27,8 @@ const MOST_ROWS: usize = 200_000;
 const WIDTH: usize = 128;
 const LEARNING_RATE: f64 = 1e-3;
 const BATCH: usize = 256;
-/// Evaluation takes at most this share of the gradient steps of training in every round.
-const MOST_STEPS: u64 = 100;
+/// In every round evaluation takes at most one gradient step for so many of training's.
+const TRAINING_PER_STEP: u64 = 100;
 /// The policy's reward is short of the dual's, or its cost above, where the gap is more than this share of the dual's
 /// reward, or of the limit.
 const GAP: f64 = 0.25;
@@ -124,7 +125,7 @@ impl PolicyEvaluation {
 }
 
 /// Evaluates `policy`, and chooses how it acts where that is asked for. `None` where evaluation is switched off.
-/// `weights` are the dual's of every `stride`-th row, where there is a dual.
+/// `estimates` are the dual's on the same episodes, where there is a dual: its weights set the constants of the values.
 pub(crate) fn evaluate(
     problem: &Problem<'_>,
     policy: &Policy,
@@ -136,9 +137,10 @@ pub(crate) fn evaluate(
     if config.evaluation.rounds == 0 {
         return None;
     }
+    let log = EvaluatedLog::new(problem, policy, estimates, held_out).map_err(|error| error.to_string());
     let (mut ways, mut failed) = (Vec::new(), Vec::new());
     for acting in candidates(config, policy) {
-        match evaluate_one(problem, policy, acting, estimates, held_out, pool) {
+        match log.as_ref().map_err(String::clone).and_then(|log| log.evaluate(policy, acting, pool)) {
             Ok(found) => ways.push(found),
             Err(reason) => failed.push((acting, reason)),
         }
@@ -180,80 +182,30 @@ fn best(ways: &[PolicyEstimate], limits: &[f64]) -> Option<usize> {
     (0..ways.len()).reduce(|best, way| if better(&ways[way], &ways[best]) { way } else { best })
 }
 
-/// What `fqe::Problem` borrows.
-struct Arrays {
+/// The log as `fqe::Problem` sees it, whatever the way of acting.
+struct EvaluatedLog<'a> {
+    problem: &'a Problem<'a>,
+    held_out: bool,
     /// Rows of the log.
     rows: Vec<usize>,
     states: Vec<f32>,
     next_states: Vec<f32>,
     initial_states: Vec<f32>,
-    /// Observations as logged, for the policy.
+    /// Observations as logged, for the policy: here, next, initial.
     raw: [Vec<f32>; 3],
+    logged: Logged,
     values: Vec<f32>,
     discounts: Vec<f32>,
     followed: Vec<bool>,
     weights: Vec<f32>,
+    /// Where every row is looked at and drawn evenly.
+    balance: Option<Balance>,
 }
 
-fn arrays(problem: &Problem<'_>, policy: &Policy, estimates: Option<&Estimates>) -> Arrays {
-    let (data, gamma) = (problem.data, problem.config.gamma);
-    let chosen = episodes(data);
-    let first = |k: usize| data.observation(data.episodes()[chosen[k % chosen.len()]].rows().start);
-    let mut arrays = Arrays {
-        rows: Vec::new(),
-        states: Vec::new(),
-        next_states: Vec::new(),
-        initial_states: Vec::new(),
-        raw: [Vec::new(), Vec::new(), Vec::new()],
-        values: Vec::new(),
-        discounts: Vec::new(),
-        followed: Vec::new(),
-        weights: Vec::new(),
-    };
-    for (k, &episode) in chosen.iter().enumerate() {
-        arrays.raw[2].extend(first(k));
-        for row in data.episodes()[episode].rows() {
-            if !problem.rows.contains(row) {
-                // What follows the last row that is kept is not seen.
-                if let Some(followed) = arrays.followed.last_mut() {
-                    *followed = false;
-                }
-                continue;
-            }
-            let last = data.ends_episode(row) || row == data.episodes()[episode].last();
-            let (next, discount) = if gamma == 1.0 && last {
-                (first(k + 1), 1.0)
-            } else if data.terminal(row) {
-                (data.observation(row), 0.0)
-            } else {
-                (data.next_observation(row), gamma as f32)
-            };
-            arrays.raw[0].extend(data.observation(row));
-            arrays.raw[1].extend(next);
-            arrays.values.push(data.reward(row));
-            arrays.values.extend(problem.costs.iter().map(|cost| data.costs(row)[cost.column]));
-            if gamma == 1.0 {
-                arrays.values.push(f32::from(u8::from(last)));
-            }
-            arrays.discounts.push(discount);
-            arrays.followed.push(!last);
-            let weight = estimates.map_or(1.0, |found| found.weights[row / found.stride]);
-            arrays.weights.push(if weight.is_finite() { weight } else { 0.0 });
-            arrays.rows.push(row);
-        }
-    }
-    if arrays.weights.iter().all(|&w| w == 0.0) {
-        arrays.weights.fill(1.0);
-    }
-    let apply = |raw: &[f32]| {
-        let mut normalised = vec![0.0; raw.len()];
-        policy.normalizer().apply(raw, &mut normalised);
-        normalised
-    };
-    arrays.states = apply(&arrays.raw[0]);
-    arrays.next_states = apply(&arrays.raw[1]);
-    arrays.initial_states = apply(&arrays.raw[2]);
-    arrays
+/// Logged actions, continuous ones in the range's units.
+enum Logged {
+    Vectors { values: Vec<f32>, middle: Vec<f32>, half: Vec<f32> },
+    Ids { values: Vec<u32>, count: usize },
 }
 
 /// Episodes spread evenly over the log, with at most [`MOST_ROWS`] steps where that leaves one.
@@ -263,146 +215,189 @@ fn episodes(data: &Transitions) -> Vec<usize> {
     (0..kept).map(|k| k * count / kept).collect()
 }
 
-fn evaluate_one(
-    problem: &Problem<'_>,
-    policy: &Policy,
-    acting: Acting,
-    estimates: Option<&Estimates>,
-    held_out: bool,
-    pool: &Pool,
-) -> Result<PolicyEstimate, String> {
-    let config = problem.config;
-    let arrays = arrays(problem, policy, estimates);
-    let cost_count = problem.costs.len();
-    let quantities = 1 + cost_count + usize::from(config.gamma == 1.0);
-    let logged_ids: Vec<u32>;
-    let logged_vectors: Vec<f32>;
-    let act = |raw: &[f32], what: &str| choices(problem, policy, acting, raw, what, pool);
-    let [chosen, next, initial] =
-        [(0, "here"), (1, "next"), (2, "initial")].map(|(place, what)| act(&arrays.raw[place], what));
-    let unusable = |error: ActError| error.to_string();
-    let (chosen, next, initial) =
-        (chosen.map_err(unusable)?, next.map_err(unusable)?, initial.map_err(unusable)?);
-    let actions = match problem.data.actions() {
-        Actions::Discrete { count, .. } => {
-            logged_ids = arrays.rows.iter().map(|&row| problem.data.discrete_action(row)).collect();
-            fqe::Actions::Discrete {
+impl<'a> EvaluatedLog<'a> {
+    fn new(
+        problem: &'a Problem<'a>,
+        policy: &Policy,
+        estimates: Option<&Estimates>,
+        held_out: bool,
+    ) -> Result<Self, NormalizerError> {
+        let (data, gamma) = (problem.data, problem.config.gamma);
+        let chosen = episodes(data);
+        let first = |k: usize| data.observation(data.episodes()[chosen[k % chosen.len()]].rows().start);
+        let mut raw = [Vec::new(), Vec::new(), Vec::new()];
+        let (mut rows, mut values, mut discounts) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut followed, mut weights) = (Vec::new(), Vec::new());
+        for (k, &episode) in chosen.iter().enumerate() {
+            raw[2].extend(first(k));
+            for row in data.episodes()[episode].rows() {
+                if !problem.rows.contains(row) {
+                    // What follows the last row that is kept is not seen.
+                    if let Some(followed) = followed.last_mut() {
+                        *followed = false;
+                    }
+                    continue;
+                }
+                let last = data.ends_episode(row) || row == data.episodes()[episode].last();
+                let (next, discount) = if gamma == 1.0 && last {
+                    (first(k + 1), 1.0)
+                } else if data.terminal(row) {
+                    (data.observation(row), 0.0)
+                } else {
+                    (data.next_observation(row), gamma as f32)
+                };
+                raw[0].extend(data.observation(row));
+                raw[1].extend(next);
+                values.push(data.reward(row));
+                values.extend(problem.costs.iter().map(|cost| data.costs(row)[cost.column]));
+                if gamma == 1.0 {
+                    values.push(f32::from(u8::from(last)));
+                }
+                discounts.push(discount);
+                followed.push(!last);
+                let weight = estimates.map_or(1.0, |found| found.weights[row / found.stride]);
+                weights.push(if weight.is_finite() { weight } else { 0.0 });
+                rows.push(row);
+            }
+        }
+        if weights.iter().all(|&w| w == 0.0) {
+            weights.fill(1.0);
+        }
+        let [states, next_states, initial_states] = raw.each_ref().map(|raw| {
+            let mut normalised = vec![0.0; raw.len()];
+            policy.normalizer().apply(raw, &mut normalised);
+            normalised
+        });
+        let logged = match data.actions() {
+            Actions::Discrete { count, .. } => Logged::Ids {
+                values: rows.iter().map(|&row| data.discrete_action(row)).collect(),
                 count: *count,
-                logged: &logged_ids,
-                chosen: &chosen,
-                next: &next,
-                initial: &initial,
+            },
+            Actions::Continuous { .. } => {
+                let (middle, half) = problem.action_scale();
+                let mut values: Vec<f32> =
+                    rows.iter().flat_map(|&row| data.continuous_action(row)).copied().collect();
+                map_to_range(&mut values, &middle, &half);
+                Logged::Vectors { values, middle, half }
             }
-        }
-        Actions::Continuous { dim, .. } => {
-            let mut vectors: Vec<f32> =
-                arrays.rows.iter().flat_map(|&row| problem.data.continuous_action(row)).copied().collect();
-            map_to_range(problem, &mut vectors);
-            logged_vectors = vectors;
-            fqe::Actions::Continuous {
-                dim: *dim,
-                logged: &logged_vectors,
-                chosen: &chosen,
-                next: &next,
-                initial: &initial,
-            }
-        }
-    };
-    let evaluated = fqe::Problem {
-        dim: problem.data.observation_dim(),
-        quantities,
-        states: &arrays.states,
-        next_states: &arrays.next_states,
-        initial_states: &arrays.initial_states,
-        actions,
-        values: &arrays.values,
-        discounts: &arrays.discounts,
-        followed: &arrays.followed,
-        weights: &arrays.weights,
-        gamma: config.gamma,
-    };
-    let count = arrays.rows.len();
-    let whole = count == problem.rows.len();
-    let balance = (whole && config.balance > 0.0)
-        .then(|| Balance::new(problem.data, &problem.rows, config.balance).map_err(|error| error.to_string()))
-        .transpose()?;
-    let draw = |u: f64| match &balance {
-        Some(balance) => balance.position(u),
-        None => ((u * count as f64) as usize).min(count - 1),
-    };
-    let layer = |layer_norm, activation| BlockSpec::Dense { width: WIDTH, layer_norm, activation };
-    let blocks = [layer(true, Activation::Tanh), layer(false, Activation::Elu)];
-    let regression = fqe::Regression {
-        blocks: &blocks,
-        learning_rate: LEARNING_RATE,
-        batch: BATCH,
-        draw: &draw,
-        seed: config.seed,
-    };
-    let most = (config.steps / MOST_STEPS).clamp(1, u64::from(u32::MAX)) as u32;
-    let settings = fqe::Settings { steps: config.evaluation.steps.min(most), ..config.evaluation.clone() };
-    let found = pool
-        .install(|| fqe::evaluate(&evaluated, &settings, &regression, pool))
-        .map_err(|error| error.to_string())?;
-    let ends = (config.gamma == 1.0).then(|| found.values[1 + cost_count]);
-    let costs = problem.costs.iter().zip(&found.values[1..]).map(|(cost, &per_step)| CostEstimate {
-        name: cost.name.clone(),
-        per_step,
-        per_episode: ends.filter(|&ends| ends > 0.0).map(|ends| per_step / ends),
-    });
-    Ok(PolicyEstimate {
-        acting,
-        reward: found.values[0],
-        costs: costs.collect(),
-        unsettled: found.unsettled[..=cost_count].to_vec(),
-        similarity: found.similarity,
-        rows: count,
-        held_out,
-    })
-}
-
-/// The policy's actions in the range's units, or its probabilities.
-fn choices(
-    problem: &Problem<'_>,
-    policy: &Policy,
-    acting: Acting,
-    raw: &[f32],
-    what: &str,
-    pool: &Pool,
-) -> Result<Vec<f32>, ActError> {
-    if let Head::Categorical { actions } = policy.head() {
-        let mut probabilities = policy.probabilities(raw, pool)?;
-        if acting == Acting::Select {
-            let selected = policy.act_batch(raw, acting, 0, pool)?;
-            for (row, action) in probabilities.chunks_exact_mut(actions).zip(selected) {
-                row.fill(0.0);
-                // Indices are exact in single precision.
-                row[action as usize] = 1.0;
-            }
-        } else if acting.is_deterministic() {
-            for row in probabilities.chunks_exact_mut(actions) {
-                let top = (0..actions).reduce(|best, a| if row[a] > row[best] { a } else { best });
-                row.fill(0.0);
-                row[top.unwrap_or(0)] = 1.0;
-            }
-        }
-        return Ok(probabilities);
+        };
+        let power = problem.config.balance;
+        let whole = rows.len() == problem.rows.len();
+        let balance = (whole && power > 0.0).then(|| Balance::new(data, &problem.rows, power)).transpose()?;
+        Ok(EvaluatedLog {
+            problem,
+            held_out,
+            rows,
+            states,
+            next_states,
+            initial_states,
+            raw,
+            logged,
+            values,
+            discounts,
+            followed,
+            weights,
+            balance,
+        })
     }
-    use rand::RngExt as _;
-    // Every use of the policy draws anew, where it draws.
-    let seed = stream(problem.config.seed, &format!("evaluation {what}"), 0).random();
-    let mut actions = policy.act_batch(raw, acting, seed, pool)?;
-    map_to_range(problem, &mut actions);
-    Ok(actions)
+
+    fn evaluate(&self, policy: &Policy, acting: Acting, pool: &Pool) -> Result<PolicyEstimate, String> {
+        let config = self.problem.config;
+        let act = |place: usize, what| {
+            self.choices(policy, acting, &self.raw[place], what, pool).map_err(|error| error.to_string())
+        };
+        let (chosen, next, initial) = (act(0, "here")?, act(1, "next")?, act(2, "initial")?);
+        let cost_count = self.problem.costs.len();
+        let (width, logged) = match &self.logged {
+            Logged::Vectors { values, middle, .. } => (middle.len(), fqe::Logged::Continuous(values)),
+            Logged::Ids { values, count } => (*count, fqe::Logged::Discrete(values)),
+        };
+        let evaluated = fqe::Problem {
+            dim: self.problem.data.observation_dim(),
+            quantities: 1 + cost_count + usize::from(config.gamma == 1.0),
+            states: &self.states,
+            next_states: &self.next_states,
+            initial_states: &self.initial_states,
+            actions: fqe::Actions { width, logged, chosen: &chosen, next: &next, initial: &initial },
+            values: &self.values,
+            discounts: &self.discounts,
+            followed: &self.followed,
+            weights: &self.weights,
+            gamma: config.gamma,
+        };
+        let count = self.rows.len();
+        let draw = |u: f64| match &self.balance {
+            Some(balance) => balance.position(u),
+            None => ((u * count as f64) as usize).min(count - 1),
+        };
+        let layer = |layer_norm, activation| BlockSpec::Dense { width: WIDTH, layer_norm, activation };
+        let blocks = [layer(true, Activation::Tanh), layer(false, Activation::Elu)];
+        let regression = fqe::Regression {
+            blocks: &blocks,
+            learning_rate: LEARNING_RATE,
+            batch: BATCH,
+            draw: &draw,
+            seed: config.seed,
+        };
+        let most = (config.steps / TRAINING_PER_STEP).clamp(1, u64::from(u32::MAX)) as u32;
+        let settings =
+            fqe::Settings { steps: config.evaluation.steps.min(most), ..config.evaluation.clone() };
+        let found = pool
+            .install(|| fqe::evaluate(&evaluated, &settings, &regression, pool))
+            .map_err(|error| error.to_string())?;
+        let ends = (config.gamma == 1.0).then(|| found.values[1 + cost_count]);
+        let costs = self.problem.costs.iter().zip(&found.values[1..]).map(|(cost, &per_step)| CostEstimate {
+            name: cost.name.clone(),
+            per_step,
+            per_episode: ends.filter(|&ends| ends > 0.0).map(|ends| per_step / ends),
+        });
+        Ok(PolicyEstimate {
+            acting,
+            reward: found.values[0],
+            costs: costs.collect(),
+            unsettled: found.unsettled[..=cost_count].to_vec(),
+            similarity: found.similarity,
+            rows: count,
+            held_out: self.held_out,
+        })
+    }
+
+    /// The policy's actions in the range's units, or its probabilities.
+    fn choices(
+        &self,
+        policy: &Policy,
+        acting: Acting,
+        raw: &[f32],
+        what: &str,
+        pool: &Pool,
+    ) -> Result<Vec<f32>, ActError> {
+        // Every use of the policy draws anew, where it draws.
+        let seed = || stream(self.problem.config.seed, &format!("evaluation {what}"), 0).random();
+        match &self.logged {
+            Logged::Vectors { middle, half, .. } => {
+                let mut actions = policy.act_batch(raw, acting, seed(), pool)?;
+                map_to_range(&mut actions, middle, half);
+                Ok(actions)
+            }
+            Logged::Ids { count, .. } if acting.is_deterministic() => {
+                let taken = policy.act_batch(raw, acting, seed(), pool)?;
+                let mut probabilities = vec![0.0; taken.len() * count];
+                for (row, action) in probabilities.chunks_exact_mut(*count).zip(taken) {
+                    // Indices are exact in single precision.
+                    row[action as usize] = 1.0;
+                }
+                Ok(probabilities)
+            }
+            Logged::Ids { .. } => policy.probabilities(raw, pool),
+        }
+    }
 }
 
 /// Maps the logged range of every dimension to `[-1, 1]`.
-fn map_to_range(problem: &Problem<'_>, actions: &mut [f32]) {
-    let (low, high) = problem.action_range();
-    for action in actions.chunks_exact_mut(low.len().max(1)) {
-        for ((u, low), high) in action.iter_mut().zip(&low).zip(&high) {
-            let half = if high > low { 0.5 * (high - low) } else { 1.0 };
-            *u = (*u - 0.5 * (low + high)) / half;
+fn map_to_range(actions: &mut [f32], middle: &[f32], half: &[f32]) {
+    for action in actions.chunks_exact_mut(middle.len().max(1)) {
+        for ((u, middle), half) in action.iter_mut().zip(middle).zip(half) {
+            *u = (*u - middle) / half;
         }
     }
 }
@@ -477,17 +472,19 @@ mod tests {
             let policy = selecting(&random_policy(6, mixed_blocks(), head, 1), 2, 2);
             assert_eq!(candidates(&config, &policy), [Acting::Select]);
             let raw: Vec<f32> = (0..data.len()).flat_map(|row| data.observation(row)).copied().collect();
-            let found = choices(&problem, &policy, Acting::Select, &raw, "here", &pool).unwrap();
+            let log = EvaluatedLog::new(&problem, &policy, None, false).unwrap();
+            let found = log.choices(&policy, Acting::Select, &raw, "here", &pool).unwrap();
             let mut expected = policy.act_batch(&raw, Acting::Select, 0, &pool).unwrap();
             if let Head::Categorical { actions } = head {
                 let one_hot =
                     |&action: &f32| (0..actions).map(move |a| f32::from(u8::from(a as f32 == action)));
                 expected = expected.iter().flat_map(one_hot).collect();
             } else {
-                map_to_range(&problem, &mut expected);
+                let (middle, half) = problem.action_scale();
+                map_to_range(&mut expected, &middle, &half);
             }
             assert_eq!(found, expected);
-            assert_ne!(found, choices(&problem, &policy, Acting::Mode, &raw, "here", &pool).unwrap());
+            assert_ne!(found, log.choices(&policy, Acting::Mode, &raw, "here", &pool).unwrap());
         }
     }
 }

@@ -35,7 +35,7 @@ mod testing;
 mod train;
 mod trained;
 
-pub use checkpoint::CheckpointError;
+pub use checkpoint::{CheckpointError, checkpoints};
 pub use config::{ConfigError, LogFacts, RawConfig, TrainConfig};
 pub use estimate::{CostEstimate, Estimates};
 pub use evaluation::{Gap, PolicyEstimate, PolicyEvaluation};

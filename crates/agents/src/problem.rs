@@ -223,6 +223,15 @@ impl<'a> Problem<'a> {
         }
     }
 
+    /// Middle and half width of the logged range of every component, `[A]` each; empty for discrete actions.
+    pub(crate) fn action_scale(&self) -> (Vec<f32>, Vec<f32>) {
+        let (low, high) = self.action_range();
+        let ends = || low.iter().zip(&high);
+        let middle = ends().map(|(l, h)| 0.5 * (l + h)).collect();
+        // An action that never varies has no range; its own unit serves.
+        (middle, ends().map(|(l, h)| if h > l { 0.5 * (h - l) } else { 1.0 }).collect())
+    }
+
     /// Smallest and largest logged action of every component, `[A]` each; empty for discrete actions.
     #[must_use]
     pub fn action_range(&self) -> (Vec<f32>, Vec<f32>) {

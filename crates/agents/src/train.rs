@@ -281,6 +281,16 @@ struct Finish {
     evaluation: Option<PolicyEvaluation>,
 }
 
+impl Finish {
+    /// The policy's own figures, for the metrics of the last step.
+    fn policy_figures(&self) -> Vec<(String, f64)> {
+        let chosen = self.evaluation.as_ref().and_then(PolicyEvaluation::chosen);
+        let Some(chosen) = chosen else { return Vec::new() };
+        let costs = chosen.costs.iter().map(|cost| (format!("policy/cost/{}", cost.name), cost.per_step));
+        std::iter::once(("policy/reward".to_owned(), chosen.reward)).chain(costs).collect()
+    }
+}
+
 impl Loop<'_> {
     fn run(mut self) -> Result<TrainOutcome, TrainError> {
         let config = self.problem.config;
@@ -338,24 +348,16 @@ impl Loop<'_> {
         Ok(Finish { policy, estimates, evaluation })
     }
 
-    /// The policy's own figures, for the metrics of the last step.
-    fn policy_figures(&self) -> Vec<(String, f64)> {
-        let evaluation = self.result.as_ref().and_then(|result| result.evaluation.as_ref());
-        let Some(chosen) = evaluation.and_then(PolicyEvaluation::chosen) else { return Vec::new() };
-        let costs = chosen.costs.iter().map(|cost| (format!("policy/cost/{}", cost.name), cost.per_step));
-        std::iter::once(("policy/reward".to_owned(), chosen.reward)).chain(costs).collect()
-    }
-
     /// Adds the step to the window, and reports the window where it is full.
     fn report(&mut self) {
         for (sum, value) in self.progress.window.iter_mut().zip(self.learner.metrics()) {
             *sum += value;
         }
         self.progress.window_steps += 1;
-        let of_policy = self.policy_figures();
         let Progress { step, window, window_steps } = &mut self.progress;
         let config = self.problem.config;
         if step.is_multiple_of(config.log_every) || *step == config.steps {
+            let of_policy = self.result.as_ref().map_or(Vec::new(), Finish::policy_figures);
             let names = self.learner.metric_names();
             let means: Vec<(&str, f64)> = names
                 .iter()

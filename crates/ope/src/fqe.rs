@@ -56,34 +56,27 @@ const STEPS_PER_UNIT: f64 = 10.0;
 const AVERAGED_SHARE: f64 = 0.25;
 
 /// Logged actions and the policy's, at the same states.
-#[derive(Clone, Debug)]
-pub enum Actions<'a> {
-    /// Real vectors.
-    Continuous {
-        /// `A`.
-        dim: usize,
-        /// `[N, A]`: what was logged.
-        logged: &'a [f32],
-        /// `[N, A]`: what the policy does there.
-        chosen: &'a [f32],
-        /// `[N, A]`: what it does at the next states.
-        next: &'a [f32],
-        /// `[E, A]`: what it does at the initial states.
-        initial: &'a [f32],
-    },
-    /// Finitely many.
-    Discrete {
-        /// `A`.
-        count: usize,
-        /// `[N]`: what was logged.
-        logged: &'a [u32],
-        /// `[N, A]`: the policy's probabilities there.
-        chosen: &'a [f32],
-        /// `[N, A]`: at the next states.
-        next: &'a [f32],
-        /// `[E, A]`: at the initial states.
-        initial: &'a [f32],
-    },
+#[derive(Clone, Copy, Debug)]
+pub struct Actions<'a> {
+    /// `A`.
+    pub width: usize,
+    /// What was logged.
+    pub logged: Logged<'a>,
+    /// `[N, A]`: what the policy does there; of finitely many actions its probabilities.
+    pub chosen: &'a [f32],
+    /// `[N, A]`: at the next states.
+    pub next: &'a [f32],
+    /// `[E, A]`: at the initial states.
+    pub initial: &'a [f32],
+}
+
+/// What was logged.
+#[derive(Clone, Copy, Debug)]
+pub enum Logged<'a> {
+    /// Real vectors, `[N, A]`.
+    Continuous(&'a [f32]),
+    /// One of finitely many, `[N]`.
+    Discrete(&'a [u32]),
 }
 
 /// A log and a policy on it. See the module for shapes.
@@ -248,37 +241,26 @@ fn check(problem: &Problem<'_>, settings: &Settings, regression: &Regression<'_>
         ("discounts", problem.discounts, rows),
         ("weights", problem.weights, rows),
     ];
-    let width = problem.actions.width();
-    match &problem.actions {
-        Actions::Continuous { logged, chosen, next, initial, .. } => {
-            arrays.extend([
-                ("actions.logged", *logged, rows * width),
-                ("actions.chosen", *chosen, rows * width),
-                ("actions.next", *next, rows * width),
-                ("actions.initial", *initial, starts * width),
-            ]);
-        }
-        Actions::Discrete { logged, chosen, next, initial, .. } => {
-            if logged.len() != rows {
-                return Err(FqeError::Length {
-                    array: "actions.logged",
-                    expected: rows,
-                    found: logged.len(),
-                });
+    let Actions { width, logged, chosen, next, initial } = problem.actions;
+    match logged {
+        Logged::Continuous(vectors) => arrays.push(("actions.logged", vectors, rows * width)),
+        Logged::Discrete(ids) => {
+            if ids.len() != rows {
+                return Err(FqeError::Length { array: "actions.logged", expected: rows, found: ids.len() });
             }
-            if logged.iter().any(|&action| action as usize >= width) {
+            if ids.iter().any(|&action| action as usize >= width) {
                 return Err(FqeError::Range {
                     what: "actions.logged",
                     allowed: "numbers below the count of actions",
                 });
             }
-            arrays.extend([
-                ("actions.chosen", *chosen, rows * width),
-                ("actions.next", *next, rows * width),
-                ("actions.initial", *initial, starts * width),
-            ]);
         }
     }
+    arrays.extend([
+        ("actions.chosen", chosen, rows * width),
+        ("actions.next", next, rows * width),
+        ("actions.initial", initial, starts * width),
+    ]);
     for (array, values, expected) in arrays {
         if values.len() != expected {
             return Err(FqeError::Length { array, expected, found: values.len() });
@@ -319,13 +301,9 @@ impl Problem<'_> {
 }
 
 impl Actions<'_> {
-    /// Dimensions of an action, or number of actions.
-    #[must_use]
-    pub fn width(&self) -> usize {
-        match self {
-            Actions::Continuous { dim, .. } => *dim,
-            Actions::Discrete { count, .. } => *count,
-        }
+    /// Rows of an array, `[rows, A]`.
+    fn row<'a>(&self, array: &'a [f32], row: usize) -> &'a [f32] {
+        &array[row * self.width..(row + 1) * self.width]
     }
 }
 
@@ -370,10 +348,10 @@ impl<'a> Fit<'a> {
         settings: &'a Settings,
         regression: &'a Regression<'a>,
     ) -> Result<Self, NnError> {
-        let (width, v) = (problem.actions.width(), problem.quantities);
-        let (input, output) = match problem.actions {
-            Actions::Continuous { .. } => (problem.dim + width, v),
-            Actions::Discrete { .. } => (problem.dim, width * v),
+        let (width, v) = (problem.actions.width, problem.quantities);
+        let (input, output) = match problem.actions.logged {
+            Logged::Continuous(_) => (problem.dim + width, v),
+            Logged::Discrete(_) => (problem.dim, width * v),
         };
         let network = Network::new(NetworkSpec { input, blocks: regression.blocks.to_vec(), output })?;
         let params = network.init(&mut stream(regression.seed, "fqe", 0));
@@ -390,7 +368,7 @@ impl<'a> Fit<'a> {
             constant: vec![0.0; v],
             average: vec![0.0; v],
             bounds: (0..v).map(|j| bounds(problem, j)).collect(),
-            traces: traces(&problem.actions, rows, settings.similarity),
+            traces: traces(&problem.actions, settings.similarity),
             logged: vec![0.0; rows * v],
             next: vec![0.0; rows * v],
             targets: vec![0.0; rows * v],
@@ -409,18 +387,18 @@ impl<'a> Fit<'a> {
             At::Initial => problem.initial_states,
         };
         let dim = problem.dim;
-        let actions = match (&problem.actions, at) {
-            (Actions::Continuous { dim, logged, .. }, At::Logged) => Some((*dim, *logged)),
-            (Actions::Continuous { dim, next, .. }, At::Next) => Some((*dim, *next)),
-            (Actions::Continuous { dim, initial, .. }, At::Initial) => Some((*dim, *initial)),
-            (Actions::Discrete { .. }, _) => None,
+        let actions = match (problem.actions.logged, at) {
+            (Logged::Continuous(logged), At::Logged) => Some(logged),
+            (Logged::Continuous(_), At::Next) => Some(problem.actions.next),
+            (Logged::Continuous(_), At::Initial) => Some(problem.actions.initial),
+            (Logged::Discrete(_), _) => None,
         };
-        let width = dim + actions.map_or(0, |(width, _)| width);
+        let width = dim + actions.map_or(0, |_| problem.actions.width);
         for (i, input) in inputs.chunks_exact_mut(width).take(rows).enumerate() {
             let row = row(i);
             input[..dim].copy_from_slice(&states[row * dim..(row + 1) * dim]);
-            if let Some((width, actions)) = actions {
-                input[dim..].copy_from_slice(&actions[row * width..(row + 1) * width]);
+            if let Some(actions) = actions {
+                input[dim..].copy_from_slice(problem.actions.row(actions, row));
             }
         }
     }
@@ -428,7 +406,7 @@ impl<'a> Fit<'a> {
     /// Values at every row of `at`, `[rows, V]`, handed to `take(row, j, value)`.
     fn values(&mut self, at: At, pool: &Pool, mut take: impl FnMut(usize, usize, f64)) {
         let problem = self.problem;
-        let (v, width) = (problem.quantities, problem.actions.width());
+        let (v, actions) = (problem.quantities, problem.actions);
         let rows = if matches!(at, At::Initial) { problem.starts() } else { problem.rows() };
         for first in (0..rows).step_by(CHUNK) {
             let count = CHUNK.min(rows - first);
@@ -444,18 +422,18 @@ impl<'a> Fit<'a> {
             for i in 0..count {
                 let row = first + i;
                 for j in 0..v {
-                    let scaled = match &problem.actions {
-                        Actions::Continuous { .. } => f64::from(outputs[i * v + j]),
-                        Actions::Discrete { logged, next, initial, .. } => {
-                            let at_action = |a: usize| f64::from(outputs[(i * width + a) * v + j]);
+                    let scaled = match actions.logged {
+                        Logged::Continuous(_) => f64::from(outputs[i * v + j]),
+                        Logged::Discrete(logged) => {
+                            let at_action = |a: usize| f64::from(outputs[(i * actions.width + a) * v + j]);
                             let expected = |probabilities: &[f32]| {
-                                let of_row = &probabilities[row * width..(row + 1) * width];
+                                let of_row = actions.row(probabilities, row);
                                 of_row.iter().enumerate().map(|(a, &p)| f64::from(p) * at_action(a)).sum()
                             };
                             match at {
                                 At::Logged => at_action(logged[row] as usize),
-                                At::Next => expected(next),
-                                At::Initial => expected(initial),
+                                At::Next => expected(actions.next),
+                                At::Initial => expected(actions.initial),
                             }
                         }
                     };
@@ -535,7 +513,7 @@ impl<'a> Fit<'a> {
     /// Gradient steps on the squared error, in the network's units.
     fn regress(&mut self, round: u32, pace: f64, pool: &Pool) {
         let problem = self.problem;
-        let (v, width, size) = (problem.quantities, problem.actions.width(), self.regression.batch);
+        let (v, width, size) = (problem.quantities, problem.actions.width, self.regression.batch);
         let input = self.network.spec().input;
         let mut rows = vec![0; size];
         self.adam.learning_rate = (pace * self.regression.learning_rate) as f32;
@@ -549,9 +527,9 @@ impl<'a> Fit<'a> {
             self.d_outputs.fill(0.0);
             for (i, &row) in rows.iter().enumerate() {
                 for j in 0..v {
-                    let place = match &problem.actions {
-                        Actions::Continuous { .. } => i * v + j,
-                        Actions::Discrete { logged, .. } => (i * width + logged[row] as usize) * v + j,
+                    let place = match problem.actions.logged {
+                        Logged::Continuous(_) => i * v + j,
+                        Logged::Discrete(logged) => (i * width + logged[row] as usize) * v + j,
                     };
                     let wanted = (self.targets[row * v + j] - self.constant[j]) / self.unit[j];
                     self.d_outputs[place] = (2.0 * (f64::from(outputs[place]) - wanted) / size as f64) as f32;
@@ -606,10 +584,10 @@ impl<'a> Fit<'a> {
 }
 
 /// How far every logged action is the policy's, `[N]`.
-fn traces(actions: &Actions<'_>, rows: usize, similarity: f64) -> Vec<f32> {
-    match actions {
-        Actions::Continuous { dim, logged, chosen, .. } => {
-            let pairs = logged.chunks_exact(*dim).zip(chosen.chunks_exact(*dim));
+fn traces(actions: &Actions<'_>, similarity: f64) -> Vec<f32> {
+    match actions.logged {
+        Logged::Continuous(logged) => {
+            let pairs = logged.chunks_exact(actions.width).zip(actions.chosen.chunks_exact(actions.width));
             pairs
                 .map(|(logged, chosen)| {
                     let square: f64 = logged.iter().zip(chosen).map(|(a, b)| f64::from(a - b).powi(2)).sum();
@@ -618,10 +596,16 @@ fn traces(actions: &Actions<'_>, rows: usize, similarity: f64) -> Vec<f32> {
                 })
                 .collect()
         }
-        Actions::Discrete { count, logged, chosen, .. } => {
-            (0..rows).map(|row| chosen[row * count + logged[row] as usize]).collect()
+        Logged::Discrete(logged) => {
+            let rows = logged.iter().zip(actions.chosen.chunks_exact(actions.width));
+            rows.map(|(&action, chosen)| chosen[action as usize]).collect()
         }
     }
+}
+
+/// Quantity `j` of every row.
+fn column(values: &[f32], quantities: usize, j: usize) -> impl Iterator<Item = f64> {
+    values.iter().skip(j).step_by(quantities).map(|&x| f64::from(x))
 }
 
 /// What values of quantity `j` lie between. In the restart chain they are differences, and have no such bounds.
@@ -629,7 +613,7 @@ fn bounds(problem: &Problem<'_>, j: usize) -> [f64; 2] {
     if problem.gamma == 1.0 {
         return [f64::NEG_INFINITY, f64::INFINITY];
     }
-    let column = || problem.values.iter().skip(j).step_by(problem.quantities).map(|&x| f64::from(x));
+    let column = || column(problem.values, problem.quantities, j);
     let ends = problem.discounts.contains(&0.0);
     let sums = |x: f64| {
         let for_ever = x / (1.0 - problem.gamma);
@@ -642,7 +626,7 @@ fn bounds(problem: &Problem<'_>, j: usize) -> [f64; 2] {
 
 /// Standard deviation of quantity `j`; 1 where it never varies, so that there is a unit.
 fn deviation(values: &[f32], quantities: usize, j: usize) -> f64 {
-    let column = || values.iter().skip(j).step_by(quantities).map(|&x| f64::from(x));
+    let column = || column(values, quantities, j);
     let count = (values.len() / quantities) as f64;
     let mean = column().sum::<f64>() / count;
     let deviation = (column().map(|x| (x - mean).powi(2)).sum::<f64>() / count).sqrt();

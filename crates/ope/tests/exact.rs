@@ -5,7 +5,7 @@
 
 use coptidice_core::rng::{Rng, stream};
 use coptidice_nn::{Activation, BlockSpec, Pool};
-use coptidice_ope::fqe::{Actions, FqeError, Problem, Regression, Settings, evaluate};
+use coptidice_ope::fqe::{Actions, FqeError, Logged, Problem, Regression, Settings, evaluate};
 use rand::RngExt as _;
 
 const STATES: usize = 6;
@@ -148,9 +148,9 @@ impl Log {
             states: &self.states,
             next_states: &self.next_states,
             initial_states: &self.initial,
-            actions: Actions::Discrete {
-                count: ACTIONS,
-                logged: &self.logged,
+            actions: Actions {
+                width: ACTIONS,
+                logged: Logged::Discrete(&self.logged),
                 chosen: &self.chosen,
                 next: &self.next,
                 initial: &self.first,

@@ -40,7 +40,7 @@
 //! A critic's input is `[B, D + A]` (normalised state, `u(a)`), or `[B, D]` for finitely many actions; its output is
 //! `[B, N, 1 + K]` with `N` the number of actions (1 for continuous ones): reward, then costs, in scaled units.
 
-use coptidice_core::rng::stream;
+use coptidice_core::rng::{Rng, stream};
 use coptidice_nn::{Network, NetworkSpec, NnError, Pool, exponential_average};
 use rand_distr::{Distribution as _, StandardNormal};
 
@@ -237,9 +237,7 @@ impl Critics {
         for (input, kept) in self.chosen.chunks_exact_mut(width).zip(self.d_input.chunks_exact(width)) {
             input[..dim].copy_from_slice(&kept[..dim]);
             for (u, kept) in input[dim..].iter_mut().zip(&kept[dim..]) {
-                let noise: f32 = StandardNormal.sample(&mut rng);
-                let noise = self.config.smoothing * noise.clamp(-NOISE_CUT, NOISE_CUT);
-                *u = (kept + noise).clamp(-1.0, 1.0);
+                *u = (kept + noise(&mut rng, self.config.smoothing)).clamp(-1.0, 1.0);
             }
         }
         (self.best.iter().map(|&best| f64::from(best)).sum::<f64>() - total) / batch.size as f64
@@ -302,10 +300,7 @@ impl Critics {
     fn next_actions(&mut self, batch: &Batch, policy: &mut PolicyTrainer, pool: &Pool) {
         let mut rng = stream(self.seed, "target action", batch.step);
         let smoothing = self.config.smoothing;
-        self.choose(&batch.ahead.states, batch.size, policy, pool, |u| {
-            let noise: f32 = StandardNormal.sample(&mut rng);
-            u + smoothing * noise.clamp(-NOISE_CUT, NOISE_CUT)
-        });
+        self.choose(&batch.ahead.states, batch.size, policy, pool, |u| u + noise(&mut rng, smoothing));
     }
 
     /// Writes the first `rows` inputs at the policy's actions in `states`, `[rows, D]`, each mapped action changed by
@@ -607,13 +602,8 @@ pub(super) fn space(problem: &Problem<'_>) -> Space {
     match problem.data.actions() {
         coptidice_data::Actions::Discrete { count, .. } => Space::Discrete { count: *count },
         coptidice_data::Actions::Continuous { .. } => {
-            let (low, high) = problem.action_range();
-            let ends = || low.iter().zip(&high);
-            Space::Continuous {
-                middle: ends().map(|(l, h)| 0.5 * (l + h)).collect(),
-                // An action that never varies has no range; its own unit serves.
-                half: ends().map(|(l, h)| if h > l { 0.5 * (h - l) } else { 1.0 }).collect(),
-            }
+            let (middle, half) = problem.action_scale();
+            Space::Continuous { middle, half }
         }
     }
 }
@@ -654,6 +644,12 @@ fn join(
             row[dim + i] = change(u.clamp(-1.0, 1.0)).clamp(-1.0, 1.0);
         }
     }
+}
+
+/// The noise on one component of a target action.
+fn noise(rng: &mut Rng, smoothing: f32) -> f32 {
+    let normal: f32 = StandardNormal.sample(rng);
+    smoothing * normal.clamp(-NOISE_CUT, NOISE_CUT)
 }
 
 /// Hands every action's probability to `take`.

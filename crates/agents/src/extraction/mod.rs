@@ -46,7 +46,6 @@ pub(crate) struct Extractor {
     /// `[K]`, scaled reward per scaled cost.
     prices: Vec<f64>,
     policy_loss: f64,
-    figure_names: Vec<String>,
 }
 
 enum Method {
@@ -101,19 +100,11 @@ impl Extractor {
                 Method::InformationProjection(Box::new(Projection::new(problem)?))
             }
         };
-        let figure_names = match &method {
-            Method::WeightedBc => Vec::new(),
-            Method::StateNormalized(_) => StateWeights::FIGURES.map(str::to_owned).to_vec(),
-            Method::CriticGuided(_) => Critics::FIGURES.map(str::to_owned).to_vec(),
-            Method::GuidedSelection(_) => Selection::FIGURES.map(str::to_owned).to_vec(),
-            Method::InformationProjection(_) => Projection::FIGURES.map(str::to_owned).to_vec(),
-        };
         Ok(Extractor {
             policy: PolicyTrainer::new(problem)?,
             method,
             prices: prices(problem),
             policy_loss: 0.0,
-            figure_names,
         })
     }
 
@@ -170,8 +161,14 @@ impl Extractor {
     }
 
     /// Names of the figures besides the policy's loss, in the order of [`Extractor::figures`].
-    pub(crate) fn figure_names(&self) -> &[String] {
-        &self.figure_names
+    pub(crate) fn figure_names(&self) -> &'static [&'static str] {
+        match self.method {
+            Method::WeightedBc => &[],
+            Method::StateNormalized(_) => &StateWeights::FIGURES,
+            Method::CriticGuided(_) => &Critics::FIGURES,
+            Method::GuidedSelection(_) => &Selection::FIGURES,
+            Method::InformationProjection(_) => &Projection::FIGURES,
+        }
     }
 
     /// Figures of the last step.
@@ -188,7 +185,7 @@ impl Extractor {
     /// Whether the last step was sound.
     pub(crate) fn health(&self) -> Result<(), BadQuantity> {
         let named = std::iter::once(("loss/policy", self.policy_loss))
-            .chain(self.figure_names.iter().map(String::as_str).zip(self.figures().iter().copied()));
+            .chain(self.figure_names().iter().copied().zip(self.figures().iter().copied()));
         for (name, value) in named {
             if !sound(value) {
                 let advice = "lower policy_learning_rate, or raise alpha";

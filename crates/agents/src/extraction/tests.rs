@@ -26,14 +26,15 @@ fn reward(state: usize) -> f64 {
     state as f64 / 2.0
 }
 
+/// An empty log with two costs.
+fn log_of(observation_dim: usize, action: ActionSpace) -> TransitionsBuilder {
+    let cost_names = vec!["first".to_owned(), "second".to_owned()];
+    TransitionsBuilder::new(Schema { observation_dim, action, cost_names, propensity: false }).unwrap()
+}
+
 fn cycle() -> Transitions {
-    let schema = Schema {
-        observation_dim: STATES,
-        action: ActionSpace::Discrete { labels: vec!["step".to_owned(), "skip".to_owned()] },
-        cost_names: vec!["first".to_owned(), "second".to_owned()],
-        propensity: false,
-    };
-    let mut builder = TransitionsBuilder::new(schema).unwrap();
+    let labels = vec!["step".to_owned(), "skip".to_owned()];
+    let mut builder = log_of(STATES, ActionSpace::Discrete { labels });
     let one_hot =
         |state: usize| -> [f32; STATES] { std::array::from_fn(|i| f32::from(u8::from(i == state))) };
     let mut rng = stream(1, "cycle", 0);
@@ -358,13 +359,7 @@ fn the_projection_is_the_behaviour_times_the_weights() {
 /// an error of `1/sqrt(64)` per step, of which the falling rate averages hundreds away.
 #[test]
 fn the_projection_of_a_tilted_normal_behaviour_is_the_shifted_one() {
-    let schema = Schema {
-        observation_dim: 1,
-        action: ActionSpace::Continuous { dim: 1 },
-        cost_names: vec!["first".to_owned(), "second".to_owned()],
-        propensity: false,
-    };
-    let mut builder = TransitionsBuilder::new(schema).unwrap();
+    let mut builder = log_of(1, ActionSpace::Continuous { dim: 1 });
     // Sums of uniform numbers on a grid are near enough to normal ones, and symmetric.
     let mut actions: Vec<f32> = Vec::new();
     for i in 0..8_u8 {
@@ -470,13 +465,7 @@ fn selecting_critics_learn_the_values_of_the_policy_that_selects() {
 #[test]
 fn the_best_candidate_of_continuous_actions_is_selected() {
     use crate::policy::{Acting, Candidates, Normalizer, Policy, PolicyAbout, PolicyParts};
-    let schema = Schema {
-        observation_dim: 1,
-        action: ActionSpace::Continuous { dim: 1 },
-        cost_names: vec!["first".to_owned(), "second".to_owned()],
-        propensity: false,
-    };
-    let mut builder = TransitionsBuilder::new(schema).unwrap();
+    let mut builder = log_of(1, ActionSpace::Continuous { dim: 1 });
     for i in -30..=30_i8 {
         let action = f32::from(i) / 30.0;
         builder

@@ -1,8 +1,8 @@
 //! Learning curves: what policies were worth on the way, in the simulator.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use coptidice_agents::{TrainConfig, policy_at};
+use coptidice_agents::{TrainConfig, checkpoints, policy_at};
 use coptidice_core::statistics::{mean, standard_error};
 use coptidice_report::svg::{Axis, Chart as _, GridPanel, GridRow, PanelGrid, Reference, Series};
 use serde::{Deserialize, Serialize};
@@ -38,33 +38,16 @@ pub(super) fn trace(
     let begins = if config.draws_afterwards() { config.dual_steps() } else { 0 };
     let env = environment(&sweep.plan.environment, &sweep.plan.environment_options)?;
     let mut points = Vec::new();
-    for (step, checkpoint) in checkpoints(run)?.into_iter().filter(|(step, _)| *step > begins) {
+    let found = checkpoints(&run.join("checkpoints")).map_err(|error| {
+        Failure::work_because(error.to_string(), "checkpoints must stay until curves are drawn")
+    })?;
+    for (step, checkpoint) in found.into_iter().filter(|(step, _)| *step > begins) {
         let policy = policy_at(config, sweep.data(&cell.log.name), &checkpoint)
             .map_err(|error| Failure::work(&error))?;
         let found = evaluate(&policy, env.as_ref(), &sweep.request())?;
         points.push(CurvePoint { step, return_mean: found.return_mean, cost_per_step: found.cost_per_step });
     }
     Ok(points)
-}
-
-/// The checkpoints of a run, by step.
-fn checkpoints(run: &Path) -> Result<Vec<(u64, PathBuf)>, Failure> {
-    let directory = run.join("checkpoints");
-    let unreadable = |error: std::io::Error| {
-        Failure::work_because(
-            format!("{}: {error}", directory.display()),
-            "checkpoints must stay until curves are drawn",
-        )
-    };
-    let entries = std::fs::read_dir(&directory).map_err(unreadable)?;
-    let mut found = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(unreadable)?.path();
-        let step = path.file_name().and_then(|name| name.to_str()?.strip_prefix("step-")?.parse().ok());
-        found.extend(step.map(|step| (step, path)));
-    }
-    found.sort_unstable();
-    Ok(found)
 }
 
 /// Writes curves.csv, every point of every cell, and curves.svg, means over seeds.
