@@ -292,6 +292,7 @@ fn unusable_logs_are_refused_by_name() {
         refused(&|c| c.costs[1][2] = f64::INFINITY),
         LogError::NotFinite { column: "cost", row: 2, .. }
     ));
+    assert!(matches!(refused(&|c| c.reward[1] = 1e300), LogError::TooLarge { column: "reward", row: 1, .. }));
     assert!(matches!(refused(&|c| c.starts[1] = 0), LogError::EpisodeStart { episode: 1, start: 0 }));
     assert!(matches!(refused(&|c| c.action[0] = 3), LogError::Cmdp(_)));
     assert!(matches!(refused(&|c| c.state[0] = 7), LogError::Cmdp(_)));
@@ -306,6 +307,32 @@ fn unusable_logs_are_refused_by_name() {
     (o.objective, o.gamma) = (Some(Objective::PerEpisode), 0.9);
     o.limits = [0.5; 2].map(|l| CostLimit::PerStep { limit: l }).to_vec();
     assert_eq!(solve(&c.logs(), &o).unwrap_err(), LogError::Objective);
+}
+
+/// Limits far above what anything costs are no limits: the answer is that of limits just out of reach.
+#[test]
+fn enormous_limits_are_no_limits() {
+    let c = simulate(400);
+    for algorithm in [LogAlgorithm::Lp, LogAlgorithm::Spibb, LogAlgorithm::Naive, LogAlgorithm::Coptidice] {
+        for gamma in [1.0, 0.9] {
+            for unit in [LimitUnit::Step, LimitUnit::Episode] {
+                let found = |limit: f64| {
+                    let limit = CostLimit::new(limit, unit, c.logs().horizon()).unwrap();
+                    let o = LogOptions { gamma, ..options(algorithm, vec![limit; 2]) };
+                    solve(&c.logs(), &o).unwrap()
+                };
+                let modest = found(1e3);
+                assert_eq!(modest.outcome, Outcome::Solved, "{algorithm:?} {gamma} {unit:?}");
+                for limit in [1e6, 1e9, 1e12, 1e15] {
+                    let enormous = found(limit);
+                    let report = (algorithm, gamma, unit, limit, enormous.outcome, &enormous.certificate);
+                    assert_eq!(enormous.outcome, Outcome::Solved, "{report:?}");
+                    let (a, b) = (enormous.estimate.reward_per_step, modest.estimate.reward_per_step);
+                    assert!((a - b).abs() <= 1e-7, "{report:?} {a} {b}");
+                }
+            }
+        }
+    }
 }
 
 /// C-SPIBB repeats the behaviour where little was logged: everywhere under a wedge beyond every count, and nowhere

@@ -95,7 +95,7 @@ fn naive_and_conservative_match_exact_solutions() {
 }
 
 /// The recorded value is that of a policy read off with 1e-10 added to every pair; ours is read off alike. It is
-/// 1e-7 below the optimum itself, which is compared with another formulation in `oracle.rs`.
+/// 1e-7 below the optimum itself, which is compared with another formulation in `oracle`.
 #[test]
 fn linear_program_reaches_the_recorded_optimum() {
     for name in exact().keys() {

@@ -526,10 +526,15 @@ impl Dual {
         Some(d_w)
     }
 
-    /// Smallest `E_d[C_k]` in the data's support (`γ < 1`).
-    pub(crate) fn least_cost(&self, k: usize) -> f64 {
-        let table: Vec<f64> = self.r.costs[k].iter().map(|&c| -c).collect();
-        -PolicySearch::new(self.r.n()).improve(&self.r, &table)
+    /// Smallest `Σ_k v_k E_d[C_k]` in the data's support; `None` where the linear program finds none.
+    pub(crate) fn least_cost(&self, weights: &[f64]) -> Option<f64> {
+        let table: Vec<f64> = (0..self.r.pair_count())
+            .map(|p| -weights.iter().zip(&self.r.costs).map(|(v, c)| v * c[p]).sum::<f64>())
+            .collect();
+        if self.r.gamma < 1.0 {
+            return Some(-PolicySearch::new(self.r.n()).improve(&self.r, &table));
+        }
+        interior_point::most(&self.r, &table).map(|value| -value)
     }
 
     /// Whether no occupancy in the data's support meets all limits, by the linear program.

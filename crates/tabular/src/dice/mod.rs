@@ -77,6 +77,10 @@ pub struct Effort {
     pub lambda_cap: f64,
 }
 
+/// Largest complementarity, relative to the size of the objective, that goes by "solved". At prices of thousands the dual
+/// tells costs apart less closely than that takes.
+const WORST_SOLVED: f64 = 1e-8;
+
 /// Largest residual of a certificate that still goes by "almost solved".
 const WORST_ALMOST: f64 = 1e-3;
 
@@ -344,6 +348,10 @@ pub fn coptidice_naive(
 
 /// COptiDICE: limits on the upper bounds of the costs, `λ` solved to the root.
 ///
+/// [`Outcome::Infeasible`] where no policy keeps the limits on the costs themselves, which the linear program proves;
+/// or where prices, however high, do not bring the bounds down to them: the costs are the least there are, and some
+/// bound is over its limit all the same.
+///
 /// `start` as in [`coptidice_naive`]; the naive solution of the same problem is the best one.
 ///
 /// # Errors
@@ -359,10 +367,17 @@ pub fn coptidice(
     let Some(mut dual) = problem.dual_from(start)? else { return Ok(problem.unsupported()) };
     let (outcome, bounds) = conservative::solve(&mut dual, bound, effort);
     let mut solution = problem.solution(&dual, outcome, bounds);
-    // Next to what can be met at all, multipliers run away and steps stop; what they leave proves nothing.
-    if solution.outcome == Outcome::AlmostSolved && solution.certificate.worst() > WORST_ALMOST {
-        solution.outcome = Outcome::IterationLimit;
-    }
+    let certificate = &solution.certificate;
+    solution.outcome = match solution.outcome {
+        // Next to what can be met at all, multipliers run away and steps stop; what they leave proves nothing.
+        Outcome::AlmostSolved if certificate.worst() > WORST_ALMOST => Outcome::IterationLimit,
+        Outcome::Solved
+            if certificate.complementarity > WORST_SOLVED * (1.0 + certificate.objective.abs()) =>
+        {
+            Outcome::AlmostSolved
+        }
+        other => other,
+    };
     Ok(solution)
 }
 

@@ -66,6 +66,9 @@ const VISITED: f64 = 1e-8;
 /// Most pairs of a state and an action: a table of one number for each takes 128 MiB, and there are about a dozen.
 const MAX_PAIRS: usize = 1 << 24;
 
+/// Largest reward or cost in magnitude: values sum up to millions of them, and are squared.
+const LARGEST: f64 = 1e100;
+
 /// Logged transitions, row by row. Rows of an episode are contiguous and in the order of time.
 #[derive(Clone, Copy, Debug)]
 pub struct Logs<'a> {
@@ -270,6 +273,18 @@ pub enum LogError {
         /// Value found.
         value: f64,
     },
+    /// A reward or cost beyond what sums of squares hold.
+    #[error(
+        "{column} in row {row} is {value:e}; numbers beyond 1e100 cannot be summed and squared: give another unit"
+    )]
+    TooLarge {
+        /// Which column.
+        column: &'static str,
+        /// Which row.
+        row: usize,
+        /// Value found.
+        value: f64,
+    },
     /// A limit that cannot be turned into a constraint.
     #[error("limit of cost {index}: {source}")]
     Limit {
@@ -345,6 +360,9 @@ impl Logs<'_> {
         for (column, values) in numbers {
             if let Some(row) = values.iter().position(|v| !v.is_finite()) {
                 return Err(LogError::NotFinite { column, row, value: values[row] });
+            }
+            if let Some(row) = values.iter().position(|v| v.abs() > LARGEST) {
+                return Err(LogError::TooLarge { column, row, value: values[row] });
             }
         }
         Ok(())

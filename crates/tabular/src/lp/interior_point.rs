@@ -20,6 +20,9 @@ struct Rows {
     column: Vec<usize>,
     value: Vec<f64>,
     right: Vec<f64>,
+    /// What the rows of limits are divided by: their largest coefficient. The method's own scaling spans eight orders, and
+    /// a limit per episode can stand beside costs a billion times smaller.
+    scales: Vec<f64>,
 }
 
 impl Rows {
@@ -27,6 +30,18 @@ impl Rows {
         self.row.push(row);
         self.column.push(column);
         self.value.push(value);
+    }
+
+    /// Adds the limit `Σ coefficients·d ≤ limit`.
+    fn limit(&mut self, coefficients: impl Iterator<Item = f64> + Clone, limit: f64) {
+        let largest = coefficients.clone().fold(0.0_f64, |x, c| x.max(c.abs()));
+        let scale = if largest > 0.0 { largest } else { 1.0 };
+        let row = self.right.len();
+        self.right.push(limit / scale);
+        self.scales.push(scale);
+        for (pair, c) in coefficients.enumerate().filter(|(_, c)| *c != 0.0) {
+            self.push(row, pair, c / scale);
+        }
     }
 }
 
@@ -36,8 +51,10 @@ const LEAST_EXCESS: f64 = 1e-9;
 
 /// Solves the linear program by an interior-point method; any `γ`, any set of pairs.
 pub(crate) fn solve<M: Tables>(m: &M, limits: &[f64]) -> Answer {
+    let (limits, free) = lowered(m, limits);
+    let limits = &limits[..];
     let variables = m.reward().len() + usize::from(m.restarts());
-    let (mut answer, status) = optimise(m, program(m, limits), &earned(m, variables), limits.len());
+    let (mut answer, status) = optimise(m, program(m, limits), &earned(m, variables));
     if !matches!(status, SolverStatus::Solved | SolverStatus::PrimalInfeasible) {
         answer.outcome = match answer.outcome {
             _ if cannot_be_met(m, limits) => Outcome::Infeasible,
@@ -45,7 +62,26 @@ pub(crate) fn solve<M: Tables>(m: &M, limits: &[f64]) -> Answer {
             other => other,
         };
     }
+    clear(&mut answer.lambda, &free);
     answer
+}
+
+/// Limits that no occupancy can reach, lowered to just above what any pair costs, and which they are. Beside numbers a
+/// billion times as large as costs, the method's own tolerances, which are relative, would let anything pass.
+fn lowered<M: Tables>(m: &M, limits: &[f64]) -> (Vec<f64>, Vec<bool>) {
+    let most = |cost: &[f64]| {
+        let (low, high) = cost.iter().fold((0.0_f64, 0.0_f64), |(low, high), &c| (low.min(c), high.max(c)));
+        // Occupancies may have less mass than one, never more: the most is not below zero.
+        high + if high > low { high - low } else { 1.0 }
+    };
+    let mosts: Vec<f64> = m.costs().iter().map(|c| most(c)).collect();
+    let free = limits.iter().zip(&mosts).map(|(limit, most)| limit > most).collect();
+    (limits.iter().zip(&mosts).map(|(limit, most)| limit.min(*most)).collect(), free)
+}
+
+/// Limits out of reach have no price.
+fn clear(lambda: &mut [f64], free: &[bool]) {
+    lambda.iter_mut().zip(free).filter(|(_, free)| **free).for_each(|(l, _)| *l = 0.0);
 }
 
 /// Whether every occupancy exceeds some limit. The method detects that by a ray along which its variables grow; next
@@ -57,12 +93,21 @@ fn cannot_be_met<M: Tables>(m: &M, limits: &[f64]) -> bool {
     let excess = pairs + usize::from(m.restarts());
     let first = rows.right.len() - pairs - limits.len();
     for (k, limit) in limits.iter().enumerate() {
-        rows.push(first + k, excess, -(1.0 + limit.abs()));
+        let scale = rows.scales[k];
+        rows.push(first + k, excess, -(1.0 + limit.abs()) / scale);
     }
     let mut objective = vec![0.0; excess + 1];
     objective[excess] = 1.0;
-    let (answer, status) = optimise(m, (rows, cones), &objective, limits.len());
+    let (answer, status) = optimise(m, (rows, cones), &objective);
     status == SolverStatus::Solved && -answer.dual_objective > LEAST_EXCESS
+}
+
+/// The most that any occupancy has of a table over pairs, bounded from above; `None` where it was not found.
+pub(crate) fn most<M: Tables>(m: &M, table: &[f64]) -> Option<f64> {
+    let mut objective: Vec<f64> = table.iter().map(|x| -x).collect();
+    objective.resize(table.len() + usize::from(m.restarts()), 0.0);
+    let (answer, status) = optimise(m, program(m, &[]), &objective);
+    (status == SolverStatus::Solved).then_some(answer.dual_objective)
 }
 
 /// Minus the reward, over the variables of the program.
@@ -75,8 +120,11 @@ fn earned<M: Tables>(m: &M, variables: usize) -> Vec<f64> {
 /// The same at `γ = 1` where episodes restart, for the reward per episode: `x = d/E_d[1{end}]` makes the ratio linear
 /// (Charnes and Cooper 1962). Returns `d` and the ratio. The dual objective is that of `R` less the ratio at ends.
 pub(crate) fn solve_per_episode<M: Tables>(m: &M, limits: &[f64]) -> (Answer, f64) {
+    let (limits, free) = lowered(m, limits);
+    let limits = &limits[..];
     let objective = earned(m, m.reward().len());
-    let (mut answer, _) = optimise(m, program_per_episode(m, limits), &objective, limits.len());
+    let (mut answer, _) = optimise(m, program_per_episode(m, limits), &objective);
+    clear(&mut answer.lambda, &free);
     let ratio: f64 = answer.occupancy.iter().zip(m.reward()).map(|(&x, &r)| x * r).sum();
     let total: f64 = answer.occupancy.iter().sum();
     if answer.outcome == Outcome::Infeasible || !(total > 0.0 && total.is_finite()) {
@@ -92,7 +140,6 @@ fn optimise<M: Tables>(
     m: &M,
     (rows, cones): (Rows, Vec<SupportedConeT<f64>>),
     objective: &[f64],
-    k: usize,
 ) -> (Answer, SolverStatus) {
     let (pairs, variables) = (m.reward().len(), objective.len());
     let height = rows.right.len();
@@ -116,10 +163,11 @@ fn optimise<M: Tables>(
         // Whether it is solved is decided by the residuals.
         _ => Outcome::Solved,
     };
+    let prices = &answer.z[height - pairs - rows.scales.len()..height - pairs];
     let found = Answer {
         outcome,
         occupancy: answer.x[..pairs].iter().map(|&d| d.max(0.0)).collect(),
-        lambda: answer.z[height - pairs - k..height - pairs].iter().map(|&l| l.max(0.0)).collect(),
+        lambda: prices.iter().zip(&rows.scales).map(|(&l, scale)| l.max(0.0) / scale).collect(),
         dual_objective: -answer.obj_val_dual,
         iterations: answer.iterations as usize,
     };
@@ -157,11 +205,7 @@ fn program<M: Tables>(m: &M, limits: &[f64]) -> (Rows, Vec<SupportedConeT<f64>>)
     }
     let equalities = rows.right.len();
     for (cost, &limit) in m.costs().iter().zip(limits) {
-        let row = rows.right.len();
-        rows.right.push(limit);
-        for (pair, &c) in cost.iter().enumerate().filter(|(_, c)| **c != 0.0) {
-            rows.push(row, pair, c);
-        }
+        rows.limit(cost.iter().copied(), limit);
     }
     for pair in 0..pairs {
         rows.push(rows.right.len() + pair, pair, -1.0);
@@ -185,11 +229,7 @@ fn program_per_episode<M: Tables>(m: &M, limits: &[f64]) -> (Rows, Vec<Supported
     }
     let equalities = rows.right.len();
     for (cost, &limit) in m.costs().iter().zip(limits) {
-        let row = rows.right.len();
-        rows.right.push(0.0);
-        for (pair, &c) in cost.iter().enumerate().filter(|(_, c)| **c != limit) {
-            rows.push(row, pair, c - limit);
-        }
+        rows.limit(cost.iter().map(|c| c - limit), 0.0);
     }
     for pair in 0..pairs {
         rows.push(rows.right.len() + pair, pair, -1.0);

@@ -1,9 +1,9 @@
 //! The CMDP linear program (`eq:lp_objective` with `α = 0`): the most reward under the cost limits.
 //!
-//! * `γ < 1`: [`decomposition`], column generation over deterministic policies. The master has `K + 1` rows; its
+//! * `γ < 1`: `decomposition`, column generation over deterministic policies. The master has `K + 1` rows; its
 //!   columns are priced by policy iteration on `R − λᵀC`. The answer mixes at most `K + 1` policies, is exact to
 //!   the rounding of the linear solves, and comes with the dual bound of its last pricing step.
-//! * `γ = 1`: [`interior_point`], Clarabel on the program itself, normalisation included. It also serves as the
+//! * `γ = 1`: `interior_point`, Clarabel on the program itself, normalisation included. It also serves as the
 //!   independent check of the first.
 
 pub(crate) mod decomposition;

@@ -2,126 +2,20 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests: a surprise is a failed test")]
 
-use clarabel::algebra::CscMatrix;
-use clarabel::solver::{
-    DefaultSettings, DefaultSolver, IPSolver as _, SolverStatus, SupportedConeT,
-    SupportedConeT::ExponentialConeT, SupportedConeT::NonnegativeConeT, SupportedConeT::ZeroConeT,
-};
+use clarabel::solver::SolverStatus;
 use coptidice_core::{Cmdp, CmdpParts, Divergence, EpisodeEnd, Policy, Transitions};
 use coptidice_tabular::dice::{self, BoundProblem, Effort, Problem, Samples};
 use coptidice_tabular::{Outcome, lp};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-/// Entries of a program `min ½xᵀPx + qᵀx, Ax + s = b, s ∈ cones`, row by row.
-#[derive(Default)]
-struct Program {
-    quadratic: Vec<f64>,
-    linear: Vec<f64>,
-    entries: Vec<(usize, usize, f64)>,
-    right: Vec<f64>,
-    cones: Vec<SupportedConeT<f64>>,
-}
+mod formulations;
+#[path = "../instances/mod.rs"]
+mod instances;
+mod several_limits;
 
-impl Program {
-    fn row(&mut self, entries: &[(usize, f64)], right: f64) {
-        let row = self.right.len();
-        self.entries.extend(entries.iter().map(|&(column, value)| (row, column, value)));
-        self.right.push(right);
-    }
-
-    /// `(x, optimal value)`, or the status if there is none.
-    fn solve(&self) -> Result<(Vec<f64>, f64), SolverStatus> {
-        let n = self.linear.len();
-        let diagonal = (0..n).filter(|&i| self.quadratic[i] != 0.0);
-        let (places, values): (Vec<usize>, Vec<f64>) = diagonal.map(|i| (i, self.quadratic[i])).unzip();
-        let quadratic = CscMatrix::new_from_triplets(n, n, places.clone(), places, values);
-        let rows = self.entries.iter().map(|e| e.0).collect();
-        let columns = self.entries.iter().map(|e| e.1).collect();
-        let values = self.entries.iter().map(|e| e.2).collect();
-        let matrix = CscMatrix::new_from_triplets(self.right.len(), n, rows, columns, values);
-        let settings = DefaultSettings::<f64> {
-            verbose: false,
-            tol_gap_abs: 1e-10,
-            tol_gap_rel: 1e-10,
-            tol_feas: 1e-10,
-            ..DefaultSettings::default()
-        };
-        let mut solver =
-            DefaultSolver::new(&quadratic, &self.linear, &matrix, &self.right, &self.cones, settings)
-                .unwrap();
-        solver.solve();
-        match solver.solution.status {
-            SolverStatus::Solved | SolverStatus::AlmostSolved => {
-                Ok((solver.solution.x.clone(), solver.solution.obj_val))
-            }
-            status => Err(status),
-        }
-    }
-}
-
-/// A CMDP with its data occupancy and limits, built from uniform draws.
-#[derive(Clone, Debug)]
-struct Instance {
-    model: Cmdp,
-    data: Vec<f64>,
-    limits: Vec<f64>,
-}
-
-/// Draws of `numbers` become a CMDP: sparse rows, some states absorbing, episodes that end or not.
-fn build(states: usize, actions: usize, costs: usize, gamma: f64, ends: bool, numbers: &[f64]) -> Instance {
-    let mut at = 0;
-    let mut draw = || {
-        at += 1;
-        numbers[(at * 7919) % numbers.len()] * 0.999 + 0.0005
-    };
-    let pairs = states * actions;
-    let mut triples = Vec::new();
-    let mut end = vec![0.0; pairs];
-    for pair in 0..pairs {
-        let mut weights: Vec<(usize, f64)> =
-            (0..3).map(|_| ((draw() * states as f64) as usize, draw() + 0.05)).collect();
-        if ends {
-            end[pair] = if draw() < 0.4 { draw() } else { 0.0 };
-        }
-        if gamma >= 1.0 && !ends {
-            // Every state leads to every other: one recurrent class, whatever the policy.
-            weights.extend((0..states).map(|t| (t, 0.1)));
-        }
-        let total: f64 = weights.iter().map(|w| w.1).sum::<f64>() / (1.0 - end[pair]);
-        triples.extend(weights.into_iter().map(|(t, w)| (pair / actions, pair % actions, t, w / total)));
-    }
-    if ends {
-        // Action 0 always ends with some probability, so that a limit of zero ends cannot arise.
-        let parts = triples.iter_mut().filter(|t| t.1 == 0 && end[t.0 * actions] == 0.0);
-        parts.for_each(|t| t.3 *= 0.8);
-        (0..states)
-            .for_each(|s| end[s * actions] = if end[s * actions] == 0.0 { 0.2 } else { end[s * actions] });
-    }
-    let episode_end =
-        if ends && (gamma >= 1.0 || draw() < 0.5) { EpisodeEnd::Restart } else { EpisodeEnd::Absorb };
-    let mut initial: Vec<f64> = (0..states).map(|_| if draw() < 0.5 { draw() } else { 0.0 }).collect();
-    initial[0] += 0.1;
-    let total: f64 = initial.iter().sum();
-    initial.iter_mut().for_each(|p| *p /= total);
-    let model = Cmdp::new(CmdpParts {
-        transitions: Transitions::from_triples(states, actions, triples)
-            .unwrap()
-            .with_end_probability(end)
-            .unwrap(),
-        episode_end,
-        reward: (0..pairs).map(|_| draw()).collect(),
-        costs: (0..costs).map(|_| (0..pairs).map(|_| draw()).collect()).collect(),
-        initial,
-        gamma,
-    })
-    .unwrap();
-    let data: Vec<f64> = (0..pairs).map(|_| draw() + 0.02).collect();
-    let total: f64 = data.iter().sum();
-    let data = data.iter().map(|d| d / total).collect();
-    let limits = (0..costs).map(|_| 0.15 + 0.5 * draw()).collect();
-    Instance { model, data, limits }
-}
+use formulations::{bound_primal, primal};
+use instances::{Instance, build, least_cost};
 
 fn instance() -> impl Strategy<Value = Instance> {
     let shape = (2..6_usize, 2..4_usize, 1..3_usize, 0..3_usize, any::<bool>());
@@ -130,99 +24,6 @@ fn instance() -> impl Strategy<Value = Instance> {
             build(states, actions, costs, [0.7, 0.95, 1.0][gamma], ends, &numbers)
         },
     )
-}
-
-/// Rows of `eq:lp_flow_constraint` (and normalisation) for `d = scale·x`, `x` starting at `column`, and of the
-/// limits; `z` is an extra variable for the flow through ends where episodes restart.
-fn add_flow(program: &mut Program, i: &Instance, scale: &[f64], z: usize) {
-    let m = &i.model;
-    let (gamma, pairs) = (m.gamma(), m.pairs());
-    let ended = |pair| m.transitions().end_probability(pair);
-    for s in 0..m.states() {
-        let mut row = Vec::new();
-        for pair in 0..pairs {
-            let (next, probability) = m.row(pair);
-            let inflow: f64 =
-                next.iter().zip(probability).filter(|(t, _)| **t as usize == s).map(|(_, p)| gamma * p).sum();
-            let own = if pair / m.actions() == s { 1.0 } else { 0.0 };
-            row.push((pair, scale[pair] * (own - inflow)));
-        }
-        if m.restarts() {
-            row.push((z, -m.initial()[s]));
-        }
-        program.row(&row, (1.0 - gamma) * m.initial()[s]);
-    }
-    let mut equalities = m.states();
-    if m.restarts() {
-        let mut row: Vec<(usize, f64)> = (0..pairs).map(|p| (p, -gamma * ended(p) * scale[p])).collect();
-        row.push((z, 1.0));
-        program.row(&row, 0.0);
-        equalities += 1;
-    }
-    if gamma >= 1.0 {
-        program.row(&(0..pairs).map(|p| (p, scale[p])).collect::<Vec<_>>(), 1.0);
-        equalities += 1;
-    }
-    program.cones.push(ZeroConeT(equalities));
-    for (cost, &limit) in m.costs().iter().zip(&i.limits) {
-        program.row(&(0..pairs).map(|p| (p, scale[p] * cost[p])).collect::<Vec<_>>(), limit);
-    }
-    (0..pairs).for_each(|p| program.row(&[(p, -1.0)], 0.0));
-    program.cones.push(NonnegativeConeT(i.limits.len() + pairs));
-}
-
-/// `max E_d[R] − α E_{d^D}[(w−1)²/2]` in `w` (`eq:lp_objective` for chi-square). `α = 0` is the LP.
-fn primal(i: &Instance, alpha: f64) -> Result<(Vec<f64>, f64), SolverStatus> {
-    let pairs = i.model.pairs();
-    let variables = pairs + usize::from(i.model.restarts());
-    let mut program =
-        Program { quadratic: vec![0.0; variables], linear: vec![0.0; variables], ..Program::default() };
-    for p in 0..pairs {
-        program.quadratic[p] = alpha * i.data[p];
-        program.linear[p] = -i.data[p] * (i.model.reward()[p] + alpha);
-    }
-    add_flow(&mut program, i, &i.data, pairs);
-    let (w, value) = program.solve()?;
-    Ok((w[..pairs].to_vec(), -value - alpha / 2.0))
-}
-
-/// The cost bound as a maximisation over the measure itself (`eq:cost_ub_objective`), an exponential-cone program:
-/// `max Σ q_n u_n, Σ q_n ln(q_n/p_n) ≤ ε` with the flow of `q·w` balanced. Every sample has a fixed initial state,
-/// so that `s0` needs no measure of its own.
-fn bound_primal(
-    i: &Instance,
-    samples: &[(usize, usize, f64)],
-    w: &[f64],
-    cost: &[f64],
-    epsilon: f64,
-) -> Option<f64> {
-    let m = &i.model;
-    let n = samples.len();
-    // Variables q_n, then t_n ≥ q_n ln(q_n/p_n): (−t_n, q_n, p_n) ∈ K_exp.
-    let mut program = Program { quadratic: vec![0.0; 2 * n], linear: vec![0.0; 2 * n], ..Program::default() };
-    for (k, &(pair, _, _)) in samples.iter().enumerate() {
-        program.linear[k] = -w[pair] * cost[pair];
-    }
-    program.row(&(0..n).map(|k| (k, 1.0)).collect::<Vec<_>>(), 1.0);
-    for s in 0..m.states() {
-        let mut row = Vec::new();
-        for (k, &(pair, next, _)) in samples.iter().enumerate() {
-            let out = if pair / m.actions() == s { w[pair] } else { 0.0 };
-            let inflow = if next == s { m.gamma() * w[pair] } else { 0.0 };
-            row.push((k, out - inflow));
-        }
-        program.row(&row, (1.0 - m.gamma()) * m.initial()[s]);
-    }
-    program.cones.push(ZeroConeT(1 + m.states()));
-    program.row(&(0..n).map(|k| (n + k, 1.0)).collect::<Vec<_>>(), epsilon);
-    program.cones.push(NonnegativeConeT(1));
-    for (k, &(_, _, p)) in samples.iter().enumerate() {
-        program.row(&[(n + k, 1.0)], 0.0);
-        program.row(&[(k, -1.0)], 0.0);
-        program.row(&[], p);
-        program.cones.push(ExponentialConeT());
-    }
-    program.solve().ok().map(|(_, value)| -value)
 }
 
 /// What residuals are multiplied with in a duality gap: the size of the multipliers.
@@ -372,8 +173,8 @@ proptest! {
 }
 
 proptest! {
-    // The same cases every time: about one in fifty thousand others ends with its complementarity just above what is
-    // asserted, for a reason not yet found, and a test must not fail by chance. PROPTEST_RNG_SEED looks for them.
+    // The same cases every time: with two costs about one in ten thousand others is not decided (see the example
+    // `survey`), and a test must not fail by chance.
     #![proptest_config(ProptestConfig { cases: 96, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
     /// The conservative solution meets its limit in the bound, with complementarity, and its bound is that of its
@@ -396,9 +197,7 @@ proptest! {
         if naive.outcome == Outcome::Infeasible {
             prop_assert_eq!(found.outcome, Outcome::Infeasible);
         } else if found.outcome == Outcome::IterationLimit {
-            // With several costs, margins can grow faster than limits tighten; then there is no solution to find,
-            // and the search says that it found none. With one cost it must decide.
-            prop_assert!(i.limits.len() > 1, "{:?} {:?}", found.certificate, found.bounds);
+            prop_assert!(false, "undecided: {:?} {:?}", found.certificate, found.bounds);
         } else if found.outcome == Outcome::AlmostSolved {
             // At high prices the dual tells costs apart less closely, and a bound that moves more than one to one is
             // met less closely still.
@@ -531,10 +330,10 @@ fn a_search_along_the_edge_of_what_can_be_met_decides() {
 /// Limits a little below the least cost that any policy has cannot be met, and those a little above it can, at any
 /// distance beyond what programs are solved to.
 fn decides_at_the_edge(i: &Instance, distance: f64) -> Result<(), TestCaseError> {
-    let mut parts = i.model.clone().into_parts();
-    parts.reward = parts.costs[0].iter().map(|c| -c).collect();
     let mut limits = vec![10.0; i.limits.len()];
-    let least = lp::solve(&Cmdp::new(parts).unwrap(), &limits).unwrap();
+    let mut first = vec![0.0; i.limits.len()];
+    first[0] = 1.0;
+    let least = least_cost(&i.model, &first);
     prop_assume!(least.outcome.is_usable());
     let least = -least.reward;
     for (side, usable) in [(-1.0, false), (1.0, true)] {
