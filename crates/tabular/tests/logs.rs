@@ -335,6 +335,55 @@ fn enormous_limits_are_no_limits() {
     }
 }
 
+/// Linear programs do not depend on the units of rewards and costs, however far apart.
+#[test]
+fn units_do_not_matter_to_linear_programs() {
+    let c = simulate(400);
+    for gamma in [1.0, 0.9] {
+        let found = |reward: f64, cost: f64| {
+            let mut scaled = c.clone();
+            scaled.reward.iter_mut().for_each(|r| *r *= reward);
+            scaled.costs[0].iter_mut().for_each(|c| *c *= cost);
+            let limits = [0.1 * cost, 1.0].map(|limit| CostLimit::PerStep { limit }).to_vec();
+            let o = LogOptions { gamma, ..options(LogAlgorithm::Lp, limits) };
+            let solution = solve(&scaled.logs(), &o).unwrap();
+            assert_eq!(
+                solution.outcome,
+                Outcome::Solved,
+                "{gamma} {reward} {cost} {:?}",
+                solution.certificate
+            );
+            (solution.estimate.reward_per_step / reward, solution.estimate.costs[0].per_step / cost)
+        };
+        let (reward, cost) = found(1.0, 1.0);
+        assert!((cost - 0.1).abs() <= 1e-9, "the limit binds: {cost}");
+        for (r, k) in [(1e-9, 1.0), (1e9, 1.0), (1e90, 1.0), (1.0, 1e9), (1.0, 1e-9), (1e9, 1e9)] {
+            let scaled = found(r, k);
+            assert!((scaled.0 - reward).abs() <= 1e-7, "{gamma} {r} {k}: {} {reward}", scaled.0);
+            assert!((scaled.1 - cost).abs() <= 1e-7, "{gamma} {r} {k}: {} {cost}", scaled.1);
+        }
+    }
+}
+
+/// A radius of zero is no bound: the answer is the naive one, its bounds the costs themselves.
+#[test]
+fn a_radius_of_zero_is_no_bound() {
+    let c = simulate(400);
+    for gamma in [1.0, 0.9] {
+        let limits = || [0.2, 0.3].map(|limit| CostLimit::PerStep { limit }).to_vec();
+        let naive =
+            solve(&c.logs(), &LogOptions { gamma, ..options(LogAlgorithm::Naive, limits()) }).unwrap();
+        let o = LogOptions { gamma, epsilon: Some(0.0), ..options(LogAlgorithm::Coptidice, limits()) };
+        let found = solve(&c.logs(), &o).unwrap();
+        assert_eq!(found.outcome, Outcome::Solved);
+        for (a, b) in found.estimate.costs.iter().zip(&naive.estimate.costs) {
+            assert!((a.per_step - b.per_step).abs() <= 1e-9, "{} {}", a.per_step, b.per_step);
+            let bound = a.upper_bound.unwrap();
+            assert!((bound - a.constrained).abs() <= 1e-9, "{bound} {}", a.constrained);
+        }
+    }
+}
+
 /// C-SPIBB repeats the behaviour where little was logged: everywhere under a wedge beyond every count, and nowhere
 /// under a wedge of zero, where it is the linear program.
 #[test]

@@ -70,6 +70,14 @@ pub(crate) struct Moments {
     pub(crate) end_corner: f64,
 }
 
+/// Distance from one up to which a sum of masses is one: the rounding of a million terms. A radius of zero must not turn
+/// out negative by it.
+const UNIT_MASS: f64 = 1e-12;
+
+fn log_of_mass(mass: f64) -> f64 {
+    if (mass - 1.0).abs() <= UNIT_MASS { 0.0 } else { mass.ln() }
+}
+
 /// Exponents, weights and moments.
 pub(crate) struct Tilt<'a> {
     pub(crate) samples: &'a Samples,
@@ -102,7 +110,7 @@ impl<'a> Tilt<'a> {
             u_initial: vec![0.0; samples.initial.len()],
             outer: vec![0.0; if any_full && n <= crate::linalg::DENSE_LIMIT { n * n } else { 0 }],
             moments: Moments::default(),
-            log_mass: samples.mass.iter().chain(&samples.end_mass).sum::<f64>().ln(),
+            log_mass: log_of_mass(samples.mass.iter().chain(&samples.end_mass).sum()),
         }
     }
 

@@ -19,6 +19,13 @@ use crate::policy_iteration::PolicySearch;
 /// to about 1e-14.
 const GAIN: f64 = 1e-12;
 
+/// The power of two next to the largest number of a table: a unit in which the table is of order one, and in which nothing
+/// is rounded.
+fn unit(table: &[f64]) -> f64 {
+    let largest = table.iter().fold(0.0_f64, |x, v| x.max(v.abs()));
+    if largest > 0.0 { largest.log2().round().exp2() } else { 1.0 }
+}
+
 /// Workspace for CMDPs of one number of states.
 pub struct LpSolver {
     search: PolicySearch,
@@ -60,16 +67,19 @@ impl Column {
     }
 }
 
-/// The basis, its weights and multipliers.
-struct Master<'a> {
+/// The basis, its weights and multipliers. Every cost is in a unit of its own, so that one of billions does not drown
+/// another.
+struct Master {
     basis: Vec<Column>,
     weights: Vec<f64>,
     /// Multipliers of the limits, then of convexity.
     multipliers: Vec<f64>,
-    limits: &'a [f64],
+    limits: Vec<f64>,
+    /// Units of the costs, `[K]`.
+    units: Vec<f64>,
 }
 
-impl Master<'_> {
+impl Master {
     fn rows(&self) -> usize {
         self.limits.len() + 1
     }
@@ -151,14 +161,17 @@ impl LpSolver {
     /// The same for any set of pairs; the occupancy is over those pairs.
     pub(crate) fn solve_tables<M: Tables>(&mut self, m: &M, limits: &[f64]) -> Answer {
         self.search.choice.clear();
-        let first = self.price(m, &vec![0.0; limits.len()], true).1;
+        let units: Vec<f64> = m.costs().iter().map(|c| unit(c)).collect();
+        let limits: Vec<f64> =
+            limits.iter().zip(&units).map(|(l, u)| (l / u).clamp(f64::MIN, f64::MAX)).collect();
+        let first = self.price(m, &vec![0.0; limits.len()], &units, true).1;
         let mut basis: Vec<Column> = Vec::with_capacity(limits.len() + 1);
         if let Column::Policy { costs, .. } = &first {
-            let rows = costs.iter().zip(limits).enumerate();
+            let rows = costs.iter().zip(&limits).enumerate();
             basis.extend(rows.map(|(k, (c, l))| if c <= l { Column::Slack(k) } else { Column::Excess(k) }));
         }
         basis.push(first);
-        let mut master = Master { basis, weights: Vec::new(), multipliers: Vec::new(), limits };
+        let mut master = Master { basis, weights: Vec::new(), multipliers: Vec::new(), limits, units };
         let (outcome, bound, iterations) = self.iterate(m, &mut master);
         let mut occupancy = vec![0.0; m.reward().len()];
         for (column, &weight) in master.basis.iter().zip(&master.weights) {
@@ -168,38 +181,39 @@ impl LpSolver {
                 }
             }
         }
-        let lambda = master.multipliers.iter().take(limits.len()).map(|&l| l.max(0.0)).collect();
+        let prices = master.multipliers.iter().zip(&master.units);
+        let lambda = prices.map(|(&l, unit)| l.max(0.0) / unit).collect();
         Answer { outcome, occupancy, lambda, dual_objective: bound, iterations }
     }
 
     /// Pivots until no column gains. Returns the outcome, the dual bound and the number of pivots.
-    fn iterate<M: Tables>(&mut self, m: &M, master: &mut Master<'_>) -> (Outcome, f64, usize) {
+    fn iterate<M: Tables>(&mut self, m: &M, master: &mut Master) -> (Outcome, f64, usize) {
         let k = master.limits.len();
         let mut phase_one = master.basis.iter().any(|c| matches!(c, Column::Excess(_)));
         let limit = 200 + 50 * (k + 1);
         let scale_of = |table: &[f64]| table.iter().fold(0.0_f64, |x, v| x.max(v.abs()));
         let reward_scale = scale_of(m.reward()).max(1e-300);
-        let cost_scale = m.costs().iter().fold(1e-300_f64, |x, c| x.max(scale_of(c)));
         for iteration in 0..limit {
             if !master.refresh(phase_one) {
                 return (Outcome::IterationLimit, f64::INFINITY, iteration);
             }
-            if phase_one && master.excess() <= GAIN * cost_scale {
+            if phase_one && master.excess() <= GAIN {
                 phase_one = false;
                 continue;
             }
             let lambda = &master.multipliers[..k];
+            // Costs are of order one: multipliers weigh in the objective as they are.
+            let least = if phase_one { GAIN } else { GAIN * reward_scale };
             let slack =
-                (0..k).min_by(|&i, &j| lambda[i].total_cmp(&lambda[j])).filter(|&i| lambda[i] < -GAIN);
+                (0..k).min_by(|&i, &j| lambda[i].total_cmp(&lambda[j])).filter(|&i| lambda[i] < -least);
             let entering = if let Some(i) = slack {
                 Column::Slack(i)
             } else {
                 let lambda: Vec<f64> = lambda.iter().map(|&l| l.max(0.0)).collect();
-                let (value, column) = self.price(m, &lambda, !phase_one);
-                let scale =
-                    if phase_one { cost_scale } else { reward_scale + cost_scale * scale_of(&lambda) };
+                let (value, column) = self.price(m, &lambda, &master.units, !phase_one);
+                let scale = if phase_one { 1.0 } else { reward_scale + scale_of(&lambda) };
                 if value <= master.multipliers[k] + GAIN * scale {
-                    let bound = value + dot(&lambda, master.limits);
+                    let bound = value + dot(&lambda, &master.limits);
                     return (if phase_one { Outcome::Infeasible } else { Outcome::Solved }, bound, iteration);
                 }
                 column
@@ -212,11 +226,12 @@ impl LpSolver {
     }
 
     /// The best deterministic policy for `R − λᵀC` (or `−λᵀC`), and its value there.
-    fn price<M: Tables>(&mut self, m: &M, lambda: &[f64], with_reward: bool) -> (f64, Column) {
+    fn price<M: Tables>(&mut self, m: &M, lambda: &[f64], units: &[f64], with_reward: bool) -> (f64, Column) {
         let mut table = if with_reward { m.reward().to_vec() } else { vec![0.0; m.reward().len()] };
-        for (&l, cost) in lambda.iter().zip(m.costs()).filter(|(l, _)| **l != 0.0) {
+        for ((&l, unit), cost) in lambda.iter().zip(units).zip(m.costs()).filter(|((l, _), _)| **l != 0.0) {
+            let price = l / unit;
             for (x, &c) in table.iter_mut().zip(cost) {
-                *x -= l * c;
+                *x -= price * c;
             }
         }
         let value = self.search.improve(m, &table);
@@ -224,7 +239,8 @@ impl LpSolver {
         let choice = self.search.choice.clone();
         let mean =
             |table: &[f64]| states.iter().zip(&choice).map(|(&d, &pair)| d * table[pair as usize]).sum();
-        let (reward, costs) = (mean(m.reward()), m.costs().iter().map(|c| mean(c)).collect());
+        let costs = m.costs().iter().zip(units).map(|(c, unit)| mean(c) / unit).collect();
+        let reward = mean(m.reward());
         (value, Column::Policy { choice, states, reward, costs })
     }
 }

@@ -153,7 +153,11 @@ fn optimise<M: Tables>(
         ..DefaultSettings::default()
     };
     let quadratic = CscMatrix::zeros((variables, variables));
-    let mut solver = DefaultSolver::new(&quadratic, objective, &matrix, &rows.right, &cones, settings)
+    // In a unit of its own, as the limits' rows.
+    let largest = objective.iter().fold(0.0_f64, |x, c| x.max(c.abs()));
+    let unit = if largest > 0.0 { largest } else { 1.0 };
+    let scaled: Vec<f64> = objective.iter().map(|c| c / unit).collect();
+    let mut solver = DefaultSolver::new(&quadratic, &scaled, &matrix, &rows.right, &cones, settings)
         .expect("shapes agree by construction");
     solver.solve();
     let answer = &solver.solution;
@@ -167,8 +171,8 @@ fn optimise<M: Tables>(
     let found = Answer {
         outcome,
         occupancy: answer.x[..pairs].iter().map(|&d| d.max(0.0)).collect(),
-        lambda: prices.iter().zip(&rows.scales).map(|(&l, scale)| l.max(0.0) / scale).collect(),
-        dual_objective: -answer.obj_val_dual,
+        lambda: prices.iter().zip(&rows.scales).map(|(&l, scale)| unit * l.max(0.0) / scale).collect(),
+        dual_objective: -unit * answer.obj_val_dual,
         iterations: answer.iterations as usize,
     };
     (found, answer.status)

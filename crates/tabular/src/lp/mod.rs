@@ -155,10 +155,12 @@ fn finish(m: &Cmdp, limits: &[f64], answer: Answer) -> LpSolution {
         iterations,
     };
     if outcome == Outcome::Solved {
-        let size = SOLVED * (1.0 + reward.abs());
-        outcome = match certificate.worst() {
-            worst if worst <= size => Outcome::Solved,
-            worst if worst <= 1e3 * size => Outcome::AlmostSolved,
+        // Each residual relative to what it is a difference of.
+        let excess = pairs_of().map(|(c, l)| (c - l) / (1.0 + l.abs())).fold(0.0, f64::max);
+        let of_objective = certificate.duality_gap().max(certificate.complementarity) / (1.0 + reward.abs());
+        outcome = match excess.max(of_objective).max(certificate.flow_residual) {
+            worst if worst <= SOLVED => Outcome::Solved,
+            worst if worst <= 1e3 * SOLVED => Outcome::AlmostSolved,
             _ => Outcome::IterationLimit,
         };
     }

@@ -173,8 +173,8 @@ proptest! {
 }
 
 proptest! {
-    // The same cases every time: with two costs about one in ten thousand others is not decided (see the example
-    // `survey`), and a test must not fail by chance.
+    // The same cases every time: a test must not fail by chance, and what happens among many others, the example
+    // `survey` counts.
     #![proptest_config(ProptestConfig { cases: 96, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
     /// The conservative solution meets its limit in the bound, with complementarity, and its bound is that of its
