@@ -265,7 +265,7 @@ impl Pairs {
         for (nu, chi) in self.nus.iter_mut().zip(&mut self.chis) {
             nu.update(&batch.states, 3 * size, pool, |nu, d_nu| {
                 let (e, w) = (&mut self.e, &mut self.w);
-                flow_loss(samples, nu, &[1.0], &[0.1], 0.0, 0.01, Divergence::SoftChi, e, w, d_nu);
+                flow_loss(samples, nu, &[1.0], &[0.1], 0.0, 0.01, Divergence::SoftChi, None, e, w, d_nu);
             });
             chi.update(&batch.states, 3 * size, pool, |chi, d_chi| {
                 let mut bounds = [Bound::default()];

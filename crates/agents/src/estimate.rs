@@ -27,6 +27,8 @@ pub struct Estimates {
     pub mean_weight: f64,
     /// `E[w r]`, reward per step.
     pub reward: f64,
+    /// `E[w 1{last step}]`, episodes per step, in the restart chain (`gamma = 1`).
+    pub episodes_per_step: Option<f64>,
     /// The costs with limits.
     pub costs: Vec<CostEstimate>,
 }
@@ -81,6 +83,7 @@ pub(crate) fn estimate(problem: &Problem<'_>, learner: &mut dyn Learner, pool: &
         stride,
         mean_weight: mean(&|_| 1.0),
         reward: mean(&|row| f64::from(data.reward(row))),
+        episodes_per_step: ends,
         costs: costs.collect(),
     })
 }

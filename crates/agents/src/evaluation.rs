@@ -16,10 +16,10 @@ use rand::RngExt as _;
 use serde::{Deserialize, Serialize};
 
 use crate::balance::Balance;
-use crate::config::TrainConfig;
+use crate::config::{LogFacts, TrainConfig};
 use crate::estimate::{CostEstimate, Estimates};
 use crate::policy::{ActError, Acting, Head, NormalizerError, Policy};
-use crate::problem::Problem;
+use crate::problem::{ConstrainedCost, Problem};
 
 /// Whole episodes are left out, evenly, until the others have at most this many steps.
 const MOST_ROWS: usize = 200_000;
@@ -145,8 +145,7 @@ pub(crate) fn evaluate(
             Err(reason) => failed.push((acting, reason)),
         }
     }
-    let limits: Vec<f64> = problem.costs.iter().map(|cost| cost.constraint.limit).collect();
-    if let Some(best) = best(&ways, &limits) {
+    if let Some(best) = best(&ways, &problem.costs) {
         ways[..=best].rotate_right(1);
     }
     Some(PolicyEvaluation { ways, failed })
@@ -170,9 +169,9 @@ fn candidates(config: &TrainConfig, policy: &Policy) -> Vec<Acting> {
 }
 
 /// The one that keeps the limits and earns most; where none keeps them, the one that exceeds them least.
-fn best(ways: &[PolicyEstimate], limits: &[f64]) -> Option<usize> {
+fn best(ways: &[PolicyEstimate], costs: &[ConstrainedCost]) -> Option<usize> {
     let excess = |way: &PolicyEstimate| {
-        let over = way.costs.iter().zip(limits).map(|(cost, limit)| (cost.per_step - limit).max(0.0));
+        let over = way.costs.iter().zip(costs).map(|(estimate, cost)| cost.excess(estimate).max(0.0));
         over.fold(0.0, f64::max)
     };
     let better = |a: &PolicyEstimate, b: &PolicyEstimate| {
@@ -202,6 +201,19 @@ struct EvaluatedLog<'a> {
     balance: Option<Balance>,
 }
 
+/// What fitted Q evaluation adds up: as the dual does, except that undiscounted episodes which all end by themselves are
+/// taken one by one, not in a chain.
+fn process(problem: &Problem<'_>) -> fqe::Process {
+    let gamma = problem.config.gamma;
+    if gamma < 1.0 {
+        fqe::Process::Discounted { gamma }
+    } else if LogFacts::of(problem.data).always_terminal {
+        fqe::Process::Episode
+    } else {
+        fqe::Process::RestartChain
+    }
+}
+
 /// Logged actions, continuous ones in the range's units.
 enum Logged {
     Vectors { values: Vec<f32>, middle: Vec<f32>, half: Vec<f32> },
@@ -222,7 +234,12 @@ impl<'a> EvaluatedLog<'a> {
         estimates: Option<&Estimates>,
         held_out: bool,
     ) -> Result<Self, NormalizerError> {
-        let (data, gamma) = (problem.data, problem.config.gamma);
+        let data = problem.data;
+        let process = process(problem);
+        let discount = match process {
+            fqe::Process::Discounted { gamma } => gamma as f32,
+            fqe::Process::RestartChain | fqe::Process::Episode => 1.0,
+        };
         let chosen = episodes(data);
         let first = |k: usize| data.observation(data.episodes()[chosen[k % chosen.len()]].rows().start);
         let mut raw = [Vec::new(), Vec::new(), Vec::new()];
@@ -231,31 +248,37 @@ impl<'a> EvaluatedLog<'a> {
         for (k, &episode) in chosen.iter().enumerate() {
             raw[2].extend(first(k));
             for row in data.episodes()[episode].rows() {
-                if !problem.rows.contains(row) {
+                let last = data.ends_episode(row) || row == data.episodes()[episode].last();
+                // Where a recording broke off, what came after is not known.
+                let broken_off = process == fqe::Process::Episode && last && !data.terminal(row);
+                if !problem.rows.contains(row) || broken_off {
                     // What follows the last row that is kept is not seen.
                     if let Some(followed) = followed.last_mut() {
                         *followed = false;
                     }
                     continue;
                 }
-                let last = data.ends_episode(row) || row == data.episodes()[episode].last();
-                let (next, discount) = if gamma == 1.0 && last {
-                    (first(k + 1), 1.0)
+                let (next, discount) = if process == fqe::Process::RestartChain && last {
+                    (first(k + 1), discount)
                 } else if data.terminal(row) {
                     (data.observation(row), 0.0)
                 } else {
-                    (data.next_observation(row), gamma as f32)
+                    (data.next_observation(row), discount)
                 };
                 raw[0].extend(data.observation(row));
                 raw[1].extend(next);
                 values.push(data.reward(row));
                 values.extend(problem.costs.iter().map(|cost| data.costs(row)[cost.column]));
-                if gamma == 1.0 {
-                    values.push(f32::from(u8::from(last)));
+                match process {
+                    fqe::Process::Discounted { .. } => {}
+                    fqe::Process::RestartChain => values.push(f32::from(u8::from(last))),
+                    fqe::Process::Episode => values.push(1.0),
                 }
                 discounts.push(discount);
                 followed.push(!last);
-                let weight = estimates.map_or(1.0, |found| found.weights[row / found.stride]);
+                // The totals of an episode need no help, and where the process is noisy the ratios follow luck.
+                let helped = estimates.filter(|_| process != fqe::Process::Episode);
+                let weight = helped.map_or(1.0, |found| found.weights[row / found.stride]);
                 weights.push(if weight.is_finite() { weight } else { 0.0 });
                 rows.push(row);
             }
@@ -308,6 +331,7 @@ impl<'a> EvaluatedLog<'a> {
         };
         let (chosen, next, initial) = (act(0, "here")?, act(1, "next")?, act(2, "initial")?);
         let cost_count = self.problem.costs.len();
+        let process = process(self.problem);
         let (width, logged) = match &self.logged {
             Logged::Vectors { values, middle, .. } => (middle.len(), fqe::Logged::Continuous(values)),
             Logged::Ids { values, count } => (*count, fqe::Logged::Discrete(values)),
@@ -323,7 +347,7 @@ impl<'a> EvaluatedLog<'a> {
             discounts: &self.discounts,
             followed: &self.followed,
             weights: &self.weights,
-            gamma: config.gamma,
+            process,
         };
         let count = self.rows.len();
         let draw = |u: f64| match &self.balance {
@@ -345,17 +369,24 @@ impl<'a> EvaluatedLog<'a> {
         let found = pool
             .install(|| fqe::evaluate(&evaluated, &settings, &regression, pool))
             .map_err(|error| error.to_string())?;
-        let ends = (config.gamma == 1.0).then(|| found.values[1 + cost_count]);
-        let costs = self.problem.costs.iter().zip(&found.values[1..]).map(|(cost, &per_step)| CostEstimate {
+        // What was found is per step or per episode; the last quantity of undiscounted processes leads to the other.
+        let last = found.values.get(1 + cost_count).copied().filter(|&last| last > 0.0);
+        let [steps, episodes] = match process {
+            fqe::Process::Discounted { .. } => [Some(1.0), None],
+            fqe::Process::RestartChain => [Some(1.0), last],
+            fqe::Process::Episode => [last, Some(1.0)],
+        };
+        let steps = steps.ok_or("an episode of the policy is estimated to take no step")?;
+        let costs = self.problem.costs.iter().zip(&found.values[1..]).map(|(cost, &value)| CostEstimate {
             name: cost.name.clone(),
-            per_step,
-            per_episode: ends.filter(|&ends| ends > 0.0).map(|ends| per_step / ends),
+            per_step: value / steps,
+            per_episode: episodes.map(|episodes| value / episodes),
         });
         Ok(PolicyEstimate {
             acting,
-            reward: found.values[0],
+            reward: found.values[0] / steps,
             costs: costs.collect(),
-            unsettled: found.unsettled[..=cost_count].to_vec(),
+            unsettled: found.unsettled[..=cost_count].iter().map(|unsettled| unsettled / steps).collect(),
             similarity: found.similarity,
             rows: count,
             held_out: self.held_out,
@@ -405,6 +436,7 @@ fn map_to_range(actions: &mut [f32], middle: &[f32], half: &[f32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use coptidice_core::CostConstraint;
 
     fn way(reward: f64, cost: f64) -> PolicyEstimate {
         let costs = vec![CostEstimate { name: "c".to_owned(), per_step: cost, per_episode: None }];
@@ -421,7 +453,15 @@ mod tests {
 
     #[test]
     fn limits_come_before_reward_and_the_least_excess_before_both() {
-        let limits = [0.1];
+        let plain = CostConstraint { limit: 0.1, last_step_credit: 0.0 };
+        let cost = |constraint| ConstrainedCost {
+            name: "c".to_owned(),
+            column: 0,
+            constraint,
+            limit_per_step: 0.1,
+            scale: 1.0,
+        };
+        let limits = [cost(plain)];
         assert_eq!(best(&[way(1.0, 0.2), way(0.5, 0.1), way(0.6, 0.05)], &limits), Some(2));
         assert_eq!(best(&[way(1.0, 0.3), way(0.5, 0.2)], &limits), Some(1));
         assert_eq!(
@@ -430,6 +470,17 @@ mod tests {
             "the configured way among equals"
         );
         assert_eq!(best(&[], &limits), None);
+        // A limit of 1 per episode: its total is compared, whatever that makes per step.
+        let totals = [cost(CostConstraint { limit: 0.0, last_step_credit: 1.0 })];
+        let of_episode = |reward, total| {
+            let mut way = way(reward, 0.5);
+            way.costs[0].per_episode = Some(total);
+            way
+        };
+        assert_eq!(
+            best(&[of_episode(1.0, 1.2), of_episode(0.5, 0.9), of_episode(0.6, 1.0)], &totals),
+            Some(2)
+        );
     }
 
     #[test]
@@ -437,6 +488,7 @@ mod tests {
         let dual = |reward, cost| Estimates {
             weights: vec![1.0],
             stride: 1,
+            episodes_per_step: None,
             mean_weight: 1.0,
             reward,
             costs: way(0.0, cost).costs,

@@ -13,6 +13,7 @@
 //! an [`Observer`], keeps checkpoints, and ends in a [`TrainOutcome`]. Every algorithm is a folder with an entry in
 //! [`registry`].
 
+mod advantage;
 mod balance;
 mod bc;
 mod checkpoint;

@@ -16,6 +16,7 @@
 use coptidice_core::{CostConstraint, EpisodeHorizon};
 use coptidice_data::{Actions, EpisodeEnd, Transitions};
 
+use crate::CostEstimate;
 use crate::config::{ConfigError, LogFacts, RewardScale, ScaleRule, TrainConfig};
 use crate::policy::Normalizer;
 use crate::registry::Algorithm;
@@ -78,6 +79,9 @@ pub struct ConstrainedCost {
     pub column: usize,
     /// The constraint on the occupancy, cost units per step.
     pub constraint: CostConstraint,
+    /// The constraint's limit, cost units per step; of an episode of the mean logged length where the constraint is on an
+    /// episode's total. It says how large the limit is.
+    pub limit_per_step: f64,
     /// Factor of the cost in training: one over its largest logged absolute value (1 where the cost is always zero),
     /// so that `lambda` and `tau` start in proportion whatever the cost's units.
     pub scale: f64,
@@ -88,6 +92,17 @@ impl ConstrainedCost {
     #[must_use]
     pub fn scaled_limit(&self) -> f64 {
         self.constraint.limit * self.scale
+    }
+
+    /// By how much an estimate exceeds the limit, cost units per step; not positive where it keeps it. Where the
+    /// constraint is on an episode's total, that is compared.
+    #[must_use]
+    pub fn excess(&self, estimate: &CostEstimate) -> f64 {
+        let credit = self.constraint.last_step_credit;
+        match estimate.per_episode {
+            Some(total) if credit != 0.0 => (total - credit) / credit.abs() * self.limit_per_step.abs(),
+            _ => estimate.per_step - self.limit_per_step,
+        }
     }
 }
 
@@ -282,7 +297,11 @@ fn constrained_costs(
             };
             let top = largest((0..data.len()).map(|i| data.costs(i)[column]));
             let scale = if top > 0.0 { 1.0 / top } else { 1.0 };
-            Ok(ConstrainedCost { name: limit.cost.clone(), column, constraint, scale })
+            let limit_per_step = match constraint {
+                CostConstraint { limit, last_step_credit: 0.0 } => limit,
+                CostConstraint { .. } => limit.limit.both_readings(mean_steps(facts)).0,
+            };
+            Ok(ConstrainedCost { name: limit.cost.clone(), column, constraint, limit_per_step, scale })
         })
         .collect()
 }

@@ -7,6 +7,7 @@ use coptidice_agents::{Estimates, RawConfig};
 use coptidice_core::LimitUnit;
 use coptidice_data::{Actions, Transitions};
 use coptidice_report::metrics::History;
+use coptidice_report::number::significant;
 use coptidice_report::page::{
     ActionSummary, CostReading, CostSummary, Curves, DataSummary, EvaluatedCost, Evaluation, EvaluationRow,
     Evidence, LimitReading, Problem, Problems, Report, Reproduce, Section, Verdict, WeightSummary,
@@ -18,11 +19,13 @@ use serde::{Deserialize, Serialize};
 use crate::failure::Failure;
 use crate::run_directory::{LimitEntry, Manifest, RunDirectory, read_json, write_json};
 
+mod dual;
 pub(crate) mod experiment;
 mod hazard_map;
 mod policy_estimate;
 pub(crate) mod tabular;
 
+pub(crate) use dual::{DualCost, DualEstimates};
 pub(crate) use hazard_map::logged_paths;
 pub(crate) use policy_estimate::PolicyPicture;
 
@@ -199,9 +202,19 @@ fn compose(run: &RunDirectory) -> Result<(Report, Option<String>), Failure> {
     let steps = history.last_step().unwrap_or(0);
     let summary = picture.summary(&manifest.log, &manifest.limits);
     let mean_steps = summary.lengths.iter().sum::<f64>() / summary.lengths.len().max(1) as f64;
+    let estimated = PolicyPicture::of(run)?;
     let mut report = Report::new("Training report", format!("{algorithm} on {}", file_name(&manifest.log)))
         .subtitle(format!("{steps} steps, seed {}; {}", manifest.seed, process(&manifest)))
-        .verdict(verdict(algorithm, steps, &manifest, mean_steps, &history, evaluation.as_ref()));
+        .verdict(verdict(
+            algorithm,
+            steps,
+            &manifest,
+            mean_steps,
+            &history,
+            DualEstimates::of(run)?.as_ref(),
+            estimated.as_ref(),
+            evaluation.as_ref(),
+        ));
     for (label, value, note) in key_figures(&history) {
         report = report.key_figure(label, value, note);
     }
@@ -218,7 +231,7 @@ fn compose(run: &RunDirectory) -> Result<(Report, Option<String>), Failure> {
     if let Some(evaluation) = evaluation.as_ref().filter(|&own| Some(own) != compared) {
         report = report.section(&simulated(algorithm, &manifest, mean_steps, evaluation));
     }
-    if let Some(estimated) = PolicyPicture::of(run)? {
+    if let Some(estimated) = &estimated {
         report = report.section(estimated.section(&manifest.limits));
     }
     let gap = gap(&config, &history, run.policy().exists());
@@ -265,18 +278,14 @@ fn gap(config: &RawConfig, history: &History, policy: bool) -> Option<String> {
 
 /// Writes the dual's estimates over the whole log, and the occupancy ratios they are made of.
 pub(crate) fn write_estimates(run: &RunDirectory, estimates: &Estimates) -> Result<(), Failure> {
-    let costs: Vec<_> = estimates
-        .costs
-        .iter()
-        .map(|c| serde_json::json!({ "name": c.name, "per_step": c.per_step, "per_episode": c.per_episode }))
-        .collect();
-    let figures = serde_json::json!({
-        "mean_weight": estimates.mean_weight,
-        "reward_per_step": estimates.reward,
-        "costs": costs,
-        "rows_visited": estimates.weights.len(),
-        "stride": estimates.stride,
-    });
+    let figures = DualEstimates {
+        mean_weight: estimates.mean_weight,
+        reward_per_step: estimates.reward,
+        episodes_per_step: estimates.episodes_per_step,
+        costs: estimates.costs.clone(),
+        rows_visited: estimates.weights.len(),
+        stride: estimates.stride,
+    };
     write_json(&run.estimates(), &figures)?;
     ndarray_npy::write_npy(run.weights(), &ndarray::aview1(&estimates.weights))
         .map_err(|error| Failure::writing(&run.weights(), &error))
@@ -296,7 +305,10 @@ fn file_name(path: &str) -> &str {
 fn process(manifest: &Manifest) -> String {
     match manifest.reading {
         coptidice_core::ProcessReading::Continuing { gamma } => {
-            format!("process read as continuing, discount {gamma}")
+            let chance = significant(1.0 - gamma, 3);
+            format!(
+                "process read as starting anew after every step with the chance {chance}, discount {gamma}"
+            )
         }
         coptidice_core::ProcessReading::Terminating { gamma } => {
             format!("process read as ending with its episodes, discount {gamma}")
@@ -319,28 +331,50 @@ pub(crate) fn late(history: &History, name: &str) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
+/// A cost per step in the unit that its limit was given in.
+fn in_unit(limit: &LimitEntry, per_step: f64, mean_steps: f64) -> f64 {
+    match limit.given_per {
+        LimitUnit::Step => per_step,
+        LimitUnit::Episode => per_step * mean_steps,
+    }
+}
+
 fn verdict(
     algorithm: &str,
     steps: u64,
     manifest: &Manifest,
     mean_steps: f64,
     history: &History,
+    dual: Option<&DualEstimates>,
+    estimated: Option<&PolicyPicture>,
     evaluation: Option<&Simulated>,
 ) -> Verdict {
     let mut verdict = Verdict::new(format!("{algorithm}, {steps} steps, seed {}", manifest.seed));
-    let mass = late(history, "w/mean").unwrap_or(1.0);
     for limit in &manifest.limits {
         let shown = reading(limit, mean_steps);
-        let in_unit = |per_step: f64| match limit.given_per {
-            LimitUnit::Step => per_step,
-            LimitUnit::Episode => per_step * mean_steps,
-        };
-        if let Some(cost) = late(history, &format!("cost/{}", limit.cost)) {
+        if let Some(found) = DualCost::of(limit, history, dual) {
+            let in_unit =
+                |value: f64| if found.per_episode { value } else { in_unit(limit, value, mean_steps) };
             verdict = verdict.cost(CostReading {
-                estimate: in_unit(cost / mass),
-                upper_bound: late(history, &format!("compared/{}", limit.cost)).map(in_unit),
+                estimate: in_unit(found.estimate),
+                upper_bound: found.upper_bound.map(in_unit),
                 evidence: Evidence::Optimum,
                 tolerance: 0.02 * shown.value().abs(),
+                limit: shown.clone(),
+            });
+        }
+        let way = estimated.and_then(|picture| picture.ways.first());
+        if let Some((way, cost)) =
+            way.and_then(|w| w.costs.iter().find(|c| c.name == limit.cost).map(|c| (w, c)))
+        {
+            verdict = verdict.cost(CostReading {
+                estimate: match (limit.given_per, cost.per_episode) {
+                    (LimitUnit::Episode, Some(total)) => total,
+                    _ => in_unit(limit, cost.per_step, mean_steps),
+                },
+                upper_bound: None,
+                evidence: Evidence::Fitted { held_out: way.held_out },
+                tolerance: 0.0,
                 limit: shown.clone(),
             });
         }

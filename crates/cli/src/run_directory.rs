@@ -48,6 +48,10 @@ pub(crate) struct LimitEntry {
     pub(crate) per_step: f64,
     /// Total cost of an episode of (mean) logged length.
     pub(crate) per_episode: f64,
+    /// Whether the constraint is on the total of an episode of any length. Metrics of the cost then have the limit taken
+    /// off in every last step, and are compared with 0.
+    #[serde(default)]
+    pub(crate) on_totals: bool,
 }
 
 impl LimitEntry {

@@ -1,12 +1,13 @@
 //! Short words on a terminal about what a command found.
 
 use coptidice_agents::TrainConfig;
+use coptidice_core::LimitUnit;
 use coptidice_report::number::counted;
 use coptidice_sim::Evaluation;
 
 use crate::failure::Done;
 use crate::output::line;
-use crate::pages::{PolicyPicture, late};
+use crate::pages::{DualCost, DualEstimates, PolicyPicture, late};
 use crate::run_directory::RunDirectory;
 
 /// What training found, with each limit in both units.
@@ -20,14 +21,15 @@ pub(crate) fn print_training(run: &RunDirectory, config: &TrainConfig) -> Done {
     if let Some(reward) = reward {
         line(&format!("estimated reward per step: {:.4}", reward / mass))?;
     }
+    let dual = DualEstimates::of(run)?;
     for limit in &manifest.limits {
         line(&format!("limit of {}: {}", limit.cost, limit.readings()))?;
-        if let Some(cost) = late(&history, &format!("cost/{}", limit.cost)) {
-            let bound = late(&history, &format!("compared/{}", limit.cost))
-                .map_or(String::new(), |bound| format!(", upper bound {bound:.4}"));
+        if let Some(found) = DualCost::of(limit, &history, dual.as_ref()) {
+            let bound = found.upper_bound.map_or(String::new(), |bound| format!(", upper bound {bound:.4}"));
             let lambda = late(&history, &format!("lambda/{}", limit.cost))
                 .map_or(String::new(), |lambda| format!(", lambda {lambda:.3}"));
-            line(&format!("  estimated cost per step {:.4}{bound}{lambda}", cost / mass))?;
+            let unit = if found.per_episode { LimitUnit::Episode } else { LimitUnit::Step };
+            line(&format!("  estimated cost per {unit} {:.4}{bound}{lambda}", found.estimate))?;
         }
     }
     if mass_is_off(mass) {

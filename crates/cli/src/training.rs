@@ -108,7 +108,8 @@ pub(crate) fn train(job: Job<'_>) -> Result<(RunDirectory, TrainConfig, TrainOut
             crate::pages::write_estimates(&run, estimates)?;
         }
         if let Some(evaluation) = evaluation {
-            let limits: Vec<LimitEntry> = config.limits.iter().map(|limit| entry(limit, &facts)).collect();
+            let limits: Vec<LimitEntry> =
+                config.limits.iter().map(|limit| entry(limit, &config, &facts)).collect();
             PolicyPicture::new(evaluation, estimates.as_ref(), &limits).write(&run)?;
         }
         policy.save(&run.policy()).map_err(|error| Failure::work(&error))?;
@@ -150,18 +151,20 @@ fn manifest(
         episodes: data.episodes().len(),
         seed: config.seed,
         reading: config.reading(facts),
-        limits: config.limits.iter().map(|limit| entry(limit, facts)).collect(),
+        limits: config.limits.iter().map(|limit| entry(limit, config, facts)).collect(),
         command,
     }
 }
 
-fn entry(limit: &LimitConfig, facts: &LogFacts) -> LimitEntry {
+fn entry(limit: &LimitConfig, config: &TrainConfig, facts: &LogFacts) -> LimitEntry {
     let (per_step, per_episode) = limit.limit.both_readings(facts.horizon.mean_steps());
     let given_per = match limit.limit {
         CostLimit::PerStep { .. } => LimitUnit::Step,
         CostLimit::PerEpisode { .. } => LimitUnit::Episode,
     };
-    LimitEntry { cost: limit.cost.clone(), given_per, per_step, per_episode }
+    let constraint = limit.limit.constraint(config.reading(facts));
+    let on_totals = constraint.is_ok_and(|constraint| constraint.last_step_credit != 0.0);
+    LimitEntry { cost: limit.cost.clone(), given_per, per_step, per_episode, on_totals }
 }
 
 /// Writes metrics as they come and shows progress.

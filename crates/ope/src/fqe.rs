@@ -23,13 +23,21 @@
 //!   that `E_w[delta_j] = 0` over the log, with the weights `w` of the caller: occupancy ratios near the policy's if there
 //!   are any.
 //!
-//! Values lie between the sums that the least and the largest logged quantity would make for ever (`gamma < 1`); what the
+//! Values lie between the sums that the least and the largest logged quantity would make for ever (discounted); what the
 //! network says beyond, where the policy leaves the log, is cut there.
 //!
 //! # What is estimated
 //!
-//! `(1 - gamma) E_{s ~ p0, a ~ pi}[Q_j(s,a)]`, the normalised value: per step, as `E_d[x]` of the dual. In the restart
-//! chain (`gamma = 1`) the equation is `Q = x - rho + E[Q(s',a')]`, and the estimate is `rho`, the average per step.
+//! That depends on the [`Process`]:
+//!
+//! | process | equation | estimate |
+//! |---|---|---|
+//! | discounted | as above | `(1 - gamma) E_{s ~ p0, a ~ pi}[Q_j(s,a)]`, the normalised value: per step, as `E_d[x]` of the dual |
+//! | restart chain | `Q = x - rho + E[Q(s',a')]` | `rho`, the average per step |
+//! | episode | as above, `discount` 1 until the end | `E_{s ~ p0, a ~ pi}[Q_j(s,a)]`, the total of an episode |
+//!
+//! Where episodes end by themselves the last is the surer one: its values are defined without `rho`. Averages per step of
+//! the chain of such episodes are quotients of totals, by that of a quantity that is 1 in every step.
 //!
 //! # Shapes
 //!
@@ -96,14 +104,28 @@ pub struct Problem<'a> {
     pub actions: Actions<'a>,
     /// `[N, V]`.
     pub values: &'a [f32],
-    /// `[N]`: `gamma` where the process goes on after the step, 0 where it ends.
+    /// `[N]`: `gamma` (1 in the restart chain and in an episode) where the process goes on after the step, 0 where it ends.
     pub discounts: &'a [f32],
     /// `[N]`: whether the next row is the next step of the same episode.
     pub followed: &'a [bool],
     /// `[N]`: weights of the rows in the equation of the constant; not all zero.
     pub weights: &'a [f32],
-    /// In `(0, 1]`; 1 is the restart chain.
-    pub gamma: f64,
+    /// What is added up.
+    pub process: Process,
+}
+
+/// Which sums of a quantity are the values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Process {
+    /// Discounted ones.
+    Discounted {
+        /// In `(0, 1)`.
+        gamma: f64,
+    },
+    /// Undiscounted differences from the average: an episode follows another.
+    RestartChain,
+    /// Undiscounted ones, until the process ends by itself.
+    Episode,
 }
 
 /// How to fit.
@@ -141,7 +163,7 @@ pub struct Regression<'a> {
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// `[V]`: the normalised values, per step.
+    /// `[V]`: per step, or of an episode; see the module.
     pub values: Vec<f64>,
     /// `[V]`: largest less smallest estimate among the rounds that `values` averages: how far it had settled.
     pub unsettled: Vec<f64>,
@@ -276,7 +298,17 @@ fn check(problem: &Problem<'_>, settings: &Settings, regression: &Regression<'_>
         |good: bool, what, allowed| if good { Ok(()) } else { Err(FqeError::Range { what, allowed }) };
     let weights = || problem.weights.iter();
     range(weights().all(|&w| w >= 0.0) && weights().any(|&w| w > 0.0), "weights", "none below 0, not all 0")?;
-    range(problem.gamma > 0.0 && problem.gamma <= 1.0, "gamma", "above 0, at most 1")?;
+    match problem.process {
+        Process::Discounted { gamma } => range(gamma > 0.0 && gamma < 1.0, "gamma", "above 0, below 1")?,
+        Process::RestartChain => {}
+        Process::Episode => {
+            range(
+                problem.discounts.contains(&0.0),
+                "discounts",
+                "0 where an episode ends, which one has to",
+            )?;
+        }
+    }
     range(settings.rounds >= 1 && settings.steps >= 1, "rounds and steps", "at least 1 each")?;
     range(
         settings.similarity >= 0.0 && settings.similarity.is_finite(),
@@ -477,7 +509,7 @@ impl<'a> Fit<'a> {
                 loss += w * (1.0 - f64::from(discount));
                 mass += w;
             }
-            if self.problem.gamma == 1.0 {
+            if self.problem.process == Process::RestartChain {
                 self.average[j] += gap / mass;
             } else if loss > 0.0 {
                 let shift = gap / loss;
@@ -502,7 +534,7 @@ impl<'a> Fit<'a> {
                 ahead = self.delta(row, j) + carried;
                 self.targets[row * v + j] = self.logged[row * v + j] + ahead;
             }
-            if self.problem.gamma == 1.0 {
+            if self.problem.process == Process::RestartChain {
                 // Values are defined up to a constant there; the network keeps to the mean zero.
                 let mean = self.targets.iter().skip(j).step_by(v).sum::<f64>() / self.problem.rows() as f64;
                 self.targets.iter_mut().skip(j).step_by(v).for_each(|target| *target -= mean);
@@ -549,12 +581,17 @@ impl<'a> Fit<'a> {
 
     /// The estimate as it stands.
     fn record(&mut self, pool: &Pool) {
-        let (gamma, starts) = (self.problem.gamma, self.problem.starts() as f64);
         let mut sums = vec![0.0; self.problem.quantities];
-        if gamma == 1.0 {
-            sums.copy_from_slice(&self.average);
+        let share = match self.problem.process {
+            Process::Discounted { gamma } => Some(1.0 - gamma),
+            Process::Episode => Some(1.0),
+            Process::RestartChain => None,
+        };
+        if let Some(share) = share {
+            let of_start = share / self.problem.starts() as f64;
+            self.values(At::Initial, pool, |_, j, value| sums[j] += of_start * value);
         } else {
-            self.values(At::Initial, pool, |_, j, value| sums[j] += (1.0 - gamma) * value / starts);
+            sums.copy_from_slice(&self.average);
         }
         self.rounds.push(sums);
     }
@@ -608,15 +645,16 @@ fn column(values: &[f32], quantities: usize, j: usize) -> impl Iterator<Item = f
     values.iter().skip(j).step_by(quantities).map(|&x| f64::from(x))
 }
 
-/// What values of quantity `j` lie between. In the restart chain they are differences, and have no such bounds.
+/// What values of quantity `j` lie between. In the restart chain they are differences, and an episode may be of any
+/// length: no such bounds.
 fn bounds(problem: &Problem<'_>, j: usize) -> [f64; 2] {
-    if problem.gamma == 1.0 {
+    let Process::Discounted { gamma } = problem.process else {
         return [f64::NEG_INFINITY, f64::INFINITY];
-    }
+    };
     let column = || column(problem.values, problem.quantities, j);
     let ends = problem.discounts.contains(&0.0);
     let sums = |x: f64| {
-        let for_ever = x / (1.0 - problem.gamma);
+        let for_ever = x / (1.0 - gamma);
         if ends { [x, for_ever] } else { [for_ever; 2] }
     };
     let least = sums(column().fold(f64::INFINITY, f64::min));

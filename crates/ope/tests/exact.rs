@@ -5,7 +5,7 @@
 
 use coptidice_core::rng::{Rng, stream};
 use coptidice_nn::{Activation, BlockSpec, Pool};
-use coptidice_ope::fqe::{Actions, FqeError, Logged, Problem, Regression, Settings, evaluate};
+use coptidice_ope::fqe::{Actions, FqeError, Logged, Problem, Process, Regression, Settings, evaluate};
 use rand::RngExt as _;
 
 const STATES: usize = 6;
@@ -159,7 +159,7 @@ impl Log {
             discounts: &self.discounts,
             followed: &self.followed,
             weights: &self.weights,
-            gamma,
+            process: if gamma == 1.0 { Process::RestartChain } else { Process::Discounted { gamma } },
         }
     }
 }
@@ -206,6 +206,71 @@ fn the_two_policies_differ() {
     }
 }
 
+/// Episodes that end by themselves: every step is the last with a chance that depends on state and action. Their totals,
+/// and those of a quantity that is 1 in every step, by which averages per step are had.
+#[test]
+fn totals_of_an_episode_are_those_of_a_policy_evaluation() {
+    for seed in 0..3 {
+        let chain = Chain::new(seed);
+        let ends = |s: usize, a: usize| 0.05 + 0.2 * ((s + 2 * a) % 3) as f64;
+        // Totals by iteration, until next to nothing is left.
+        let mut at = vec![0.0; STATES];
+        at[0] = 1.0;
+        let mut exact = [0.0; 3];
+        for _ in 0..2000 {
+            let mut then = vec![0.0; STATES];
+            for s in 0..STATES {
+                for a in 0..ACTIONS {
+                    let mass = at[s] * chain.target[s][a];
+                    let [reward, cost] = chain.quantities[s][a];
+                    for (total, x) in exact.iter_mut().zip([reward, cost, 1.0]) {
+                        *total += mass * x;
+                    }
+                    for (then, p) in then.iter_mut().zip(&chain.next[s][a]) {
+                        *then += mass * (1.0 - ends(s, a)) * p;
+                    }
+                }
+            }
+            at = then;
+        }
+        let one_hot = |s: usize| (0..STATES).map(move |k| f32::from(u8::from(k == s)));
+        let probabilities = |s: usize| chain.target[s].iter().map(|&p| p as f32);
+        let mut log = Log::default();
+        let mut rng = stream(9, "episodes", seed);
+        for _ in 0..20000 {
+            let mut s = 0;
+            log.initial.extend(one_hot(s));
+            log.first.extend(probabilities(s));
+            loop {
+                let a = draw(&mut rng, &chain.logging[s]);
+                let last = rng.random::<f64>() < ends(s, a);
+                let then = draw(&mut rng, &chain.next[s][a]);
+                log.states.extend(one_hot(s));
+                log.next_states.extend(one_hot(then));
+                log.logged.push(a as u32);
+                log.chosen.extend(probabilities(s));
+                log.next.extend(probabilities(then));
+                log.values.extend(chain.quantities[s][a].map(|x| x as f32));
+                log.values.push(1.0);
+                log.discounts.push(if last { 0.0 } else { 1.0 });
+                log.followed.push(!last);
+                log.weights.push(1.0);
+                s = then;
+                if last {
+                    break;
+                }
+            }
+        }
+        let problem = Problem { quantities: 3, process: Process::Episode, ..log.problem(STATES, 1.0) };
+        let values = found(&problem, 100, 1);
+        // An end has a chance of a twentieth at a third of the pairs: of their thousands of steps hundreds are ends, known to
+        // a few percent each, and totals are in proportion to how rarely episodes end.
+        for (found, exact) in values.iter().zip(exact) {
+            assert!((found - exact).abs() < 0.03 * exact, "chain {seed}: {values:?} for {exact:?}");
+        }
+    }
+}
+
 #[test]
 fn threads_change_nothing() {
     let chain = Chain::new(0);
@@ -235,8 +300,10 @@ fn unusable_problems_are_named() {
     broken[5] = f32::NAN;
     let not_finite = Problem { states: &broken, ..good.clone() };
     assert_eq!(run(&not_finite, &settings), FqeError::NotFinite { array: "states", index: 5 });
-    let far = Problem { gamma: 1.5, ..good.clone() };
+    let far = Problem { process: Process::Discounted { gamma: 1.0 }, ..good.clone() };
     assert!(matches!(run(&far, &settings), FqeError::Range { what: "gamma", .. }));
+    let endless = Problem { process: Process::Episode, ..good.clone() };
+    assert!(matches!(run(&endless, &settings), FqeError::Range { what: "discounts", .. }));
     assert!(matches!(
         run(&good, &Settings { rounds: 0, ..settings }),
         FqeError::Range { what: "rounds and steps", .. }

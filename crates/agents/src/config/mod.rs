@@ -98,6 +98,16 @@ impl Extraction {
     }
 }
 
+/// Which successors of a state and action the dual's advantage is taken of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Successors {
+    /// The logged one, as in the paper. Right where the process is not noisy; else lucky actions are taken for good ones.
+    Sampled,
+    /// Their mean, by a network fitted to the advantages of the samples.
+    Averaged,
+}
+
 /// Weights of `extraction = "state_normalized"`: `min(w/(h(s) + floor), clip)` with `h(s)` fitted to `E[w given s]`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StateWeight {
@@ -197,6 +207,8 @@ pub struct TrainConfig {
     pub multiplier_learning_rate: f32,
     /// Where `lambda` is stopped, scaled reward per unit of cost; reaching it ends the run as diverged.
     pub lambda_max: f64,
+    /// Which successors the dual's advantage, and `w`, is taken of.
+    pub successors: Successors,
     /// Form of the cost bound's loss.
     pub bound_loss: BoundLoss,
     /// Whether `nu` and `chi` start at the constant that meets the flow on average (they start near 0 otherwise).
@@ -321,16 +333,21 @@ pub struct LogFacts {
 }
 
 impl LogFacts {
-    /// The discount that fits the log, `terminating` being the one for processes that end by themselves.
+    /// The discount that fits the log and the limits.
     ///
-    /// A process that only ever stops because the recording does is read as one that starts anew after every step with
-    /// the chance `1 - gamma`: at `1 - 1/T` that is after `T` steps on average, as in the log, and normalised
-    /// discounted costs are averages over such episodes. Reading it in the restart chain (`gamma = 1`) would let the
-    /// optimum avoid the logged last steps, and with them every restart.
+    /// What is asked for is an average of a step, or the total of an episode, under the policy that starts anew whenever an
+    /// episode is over: the restart chain. Where the process ends by itself, or a limit is on the totals of episodes of
+    /// varying length, that is read undiscounted (1). Where only the recording ends episodes the last logged steps say
+    /// nothing of an end, and an undiscounted optimum would merely avoid them, and with them every restart: the chain is
+    /// read as one that starts anew after every step with the chance `1 - gamma`. At `1 - 1/T` that is after `T` steps on
+    /// average, as in the log, and its averages per step are the normalised discounted sums of the paper.
     #[must_use]
-    pub fn default_gamma(&self, terminating: f64) -> f64 {
-        if self.always_terminal {
-            terminating
+    pub fn default_gamma(&self, limits: &[LimitConfig]) -> f64 {
+        let of_totals = |limit: &LimitConfig| {
+            matches!(limit.limit, CostLimit::PerEpisode { horizon: EpisodeHorizon::Varying { .. }, .. })
+        };
+        if self.always_terminal || limits.iter().any(of_totals) {
+            1.0
         } else {
             (1.0 - 1.0 / self.horizon.mean_steps()).clamp(LEAST_GAMMA, LARGEST_GAMMA)
         }

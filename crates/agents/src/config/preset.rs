@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Critic, Extraction, GradientPenalty, Networks, Projection, RewardScale, ScaleRule, Selection,
-    StateWeight, TrainConfig,
+    StateWeight, Successors, TrainConfig,
 };
 use crate::coptidice::losses::BoundLoss;
 use crate::policy::Acting;
@@ -60,7 +60,7 @@ fn fast(algo: Algorithm) -> TrainConfig {
         normalize_observations: true,
         reward_scale: RewardScale::Rule(ScaleRule::Std),
         extraction: Extraction::CriticGuided,
-        policy_average_rate: 1e-3,
+        policy_average_rate: 2e-4,
         networks: Networks {
             value: vec![dense(128, true, Activation::Tanh), dense(128, false, Activation::Elu)],
             policy: vec![dense(128, true, Activation::Tanh), dense(128, false, Activation::Relu)],
@@ -94,6 +94,7 @@ fn paper(algo: Algorithm) -> TrainConfig {
         policy_learning_rate: 3e-4,
         multiplier_learning_rate: 3e-4,
         lambda_max: 1e3,
+        successors: Successors::Sampled,
         bound_loss: BoundLoss::Paper,
         start_at_mean: false,
         normalize_observations: false,

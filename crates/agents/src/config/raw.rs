@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::size::check_size;
 use super::{
-    ConfigError, Extraction, LimitConfig, LogFacts, Preset, RewardScale, Selection, TrainConfig, unit_of,
+    ConfigError, Extraction, LimitConfig, LogFacts, Preset, RewardScale, Selection, Successors, TrainConfig,
+    unit_of,
 };
 use crate::coptidice::losses::BoundLoss;
 use crate::policy::{Acting, MAX_CANDIDATES};
@@ -63,6 +64,8 @@ pub struct RawConfig {
     /// Form of the cost bound: `paper`, `reweighted` (as the paper's, with `lambda` driven by the cost under the tilted
     /// weights), or `reference` for the form of the authors' published code.
     pub bound_loss: Option<BoundLoss>,
+    /// Which successors the dual's advantage is taken of.
+    pub successors: Option<Successors>,
     /// Whether `nu` and `chi` start at the constant that meets the flow on average, instead of near 0. Values are of
     /// the size `1/(1-gamma)`; from 0 the first thousands of steps go into getting there.
     pub start_at_mean: Option<bool>,
@@ -281,11 +284,11 @@ impl RawConfig {
         let algo = self.algo.unwrap_or(Algorithm::Coptidice);
         let preset = self.preset.unwrap_or(Preset::Fast);
         let mut config = preset.defaults(algo);
-        if preset == Preset::Fast {
-            config.gamma = facts.default_gamma(config.gamma);
-        }
         config.limits =
             self.limits.iter().map(|limit| resolve(limit, facts)).collect::<Result<Vec<_>, _>>()?;
+        if preset == Preset::Fast {
+            config.gamma = facts.default_gamma(&config.limits);
+        }
         self.override_defaults(&mut config)?;
         check(&config, facts)?;
         Ok(config)
@@ -299,7 +302,7 @@ impl RawConfig {
         }
         config.choose_acting &= self.acting.is_none();
         take!(self => config; steps dual_share balance caution batch_size seed threads precision gamma alpha epsilon divergence learning_rate
-            policy_learning_rate multiplier_learning_rate lambda_max bound_loss start_at_mean
+            policy_learning_rate multiplier_learning_rate lambda_max successors bound_loss start_at_mean
             normalize_observations reward_scale extraction policy_average_rate acting choose_acting holdout checkpoint_every keep_checkpoints log_every);
         if !config.precision.is_available() {
             config.precision = Precision::F32;

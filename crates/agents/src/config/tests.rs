@@ -77,9 +77,9 @@ fn limits_carry_their_units_and_take_the_logged_length() {
 
     let varying = LogFacts { horizon: EpisodeHorizon::Varying { logged_mean: 9.0 }, ..facts() };
     let raw = "[[limits]]\ncost = \"wear\"\nlimit = 5\nunit = \"episode\"\nhorizon = \"logged\"\n";
-    let refused = RawConfig::from_toml(raw).unwrap().validate(&varying);
+    let refused = RawConfig::from_toml(&format!("gamma = 0.9\n{raw}")).unwrap().validate(&varying);
     assert_eq!(refused, Err(ConfigError::Limit(LimitError::VaryingLengths { gamma: 0.9 })));
-    let chain = RawConfig::from_toml(&format!("gamma = 1.0\n{raw}")).unwrap().validate(&varying).unwrap();
+    let chain = RawConfig::from_toml(raw).unwrap().validate(&varying).unwrap();
     let again = RawConfig::from_toml(&chain.to_toml().unwrap()).unwrap().validate(&facts()).unwrap();
     assert_eq!(again, chain, "the length stays as it was in the log that was trained on");
 }
@@ -252,7 +252,11 @@ fn the_discount_follows_the_log_unless_it_is_given() {
     assert_eq!(discount(&of(1000.0, false), ""), (0.999, 0.99));
     assert_eq!(discount(&of(50.0, false), ""), (0.98, 0.98));
     assert_eq!(discount(&of(1.0, false), ""), (0.9, 0.9), "something is to add up");
-    assert_eq!(discount(&of(50.0, true), ""), (0.995, 0.99), "the process ends by itself");
+    assert_eq!(discount(&of(50.0, true), ""), (1.0, 0.99), "the process ends by itself");
+    let varying = LogFacts { horizon: EpisodeHorizon::Varying { logged_mean: 50.0 }, ..facts() };
+    assert_eq!(discount(&varying, ""), (0.98, 0.98), "an average of a step needs no end");
+    let totals = RawConfig::from_toml(&LIMIT.replace("step", "episode")).unwrap();
+    assert_eq!(totals.validate(&varying).unwrap().gamma, 1.0, "the total of an episode that varies does");
     assert_eq!(discount(&of(1000.0, false), "gamma = 0.9\n"), (0.9, 0.9));
     assert_eq!(discount(&of(1000.0, false), "gamma = 1.0\n"), (1.0, 0.99));
     assert_eq!(discount(&of(1000.0, false), "preset = \"paper\"\n").0, 0.995);

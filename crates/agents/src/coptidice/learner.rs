@@ -9,7 +9,8 @@ use super::figures::{Figures, Metrics, NO_PENALTY};
 use super::losses::{bound_loss, flow_loss, multiplier_loss};
 use super::multipliers::Multipliers;
 use crate::TrainError;
-use crate::config::TrainConfig;
+use crate::advantage::AdvantageNetwork;
+use crate::config::{Successors, TrainConfig};
 use crate::extraction::Extractor;
 use crate::learner::{BadQuantity, Learner, StateMut};
 use crate::policy::Selector;
@@ -54,6 +55,8 @@ pub(crate) struct DiceLearner {
     multipliers: Multipliers,
     d_log_lambda: Vec<f64>,
     extractor: Extractor,
+    /// Of the mean over successors, where the samples' own is not used.
+    fitted: Option<AdvantageNetwork>,
     advantages: Vec<f32>,
     w: Vec<f32>,
     figures: Figures,
@@ -84,6 +87,10 @@ impl DiceLearner {
         let networks: Vec<&Network> =
             std::iter::once(&nu).chain(bound.as_ref().map(|bound| &bound.chi)).map(|t| &t.network).collect();
         extractor.share_cache(&networks, 3 * size, config.precision)?;
+        let fitted = match config.successors {
+            Successors::Sampled => None,
+            Successors::Averaged => Some(AdvantageNetwork::new(problem, "dual_advantage")?),
+        };
         let mu = if config.gamma == 1.0 { problem.mean_reward } else { 0.0 };
         let constrained = constraint != Constraint::None;
         let rate = config.multiplier_learning_rate;
@@ -103,6 +110,7 @@ impl DiceLearner {
             multipliers,
             d_log_lambda: vec![0.0; costs],
             extractor,
+            fitted,
             advantages: vec![0.0; size],
             w: vec![0.0; size],
             figures: Figures::new(costs),
@@ -112,6 +120,9 @@ impl DiceLearner {
 
     /// `J_nu` (`eq:J_theta`) with its gradient in `nu`; leaves `e` and `w`.
     fn flow(&mut self, batch: &Batch, pool: &Pool) {
+        if let Some(fitted) = &mut self.fitted {
+            fitted.predict(batch, pool);
+        }
         let TrainedNetwork { network, params, .. } = &self.nu;
         let nu = network.forward(params, &batch.states, 3 * batch.size, self.extractor.cache(), pool);
         self.figures.largest_nu = largest(nu);
@@ -123,6 +134,7 @@ impl DiceLearner {
             self.multipliers.mu,
             self.config.alpha,
             self.config.divergence,
+            self.fitted.as_ref().map(AdvantageNetwork::values),
             &mut self.advantages,
             &mut self.w,
             &mut self.d_nu,
@@ -183,6 +195,13 @@ impl DiceLearner {
         self.multipliers.set_gradient(&self.d_log_lambda, d_tau, d_mu);
     }
 
+    /// After [`DiceLearner::flow`].
+    fn fit_advantages(&mut self, batch: &Batch, pool: &Pool) {
+        if let Some(fitted) = &mut self.fitted {
+            fitted.descend(batch, &self.advantages, pool);
+        }
+    }
+
     /// Every gradient of a step but the policy's.
     fn gradients(&mut self, batch: &Batch, pool: &Pool) {
         self.value_gradient(batch, pool);
@@ -239,6 +258,7 @@ impl Learner for DiceLearner {
             let progress = (batch.step - dual_steps) as f64 / (steps - dual_steps) as f64;
             self.extractor.set_pace((1.0 - (1.0 - LAST_PACE) * progress) as f32);
             self.flow(batch, pool);
+            self.fit_advantages(batch, pool);
             self.extractor.step(batch, &self.advantages, &self.w, pool);
             self.metrics.record_policy(&self.extractor);
             return;
@@ -248,6 +268,7 @@ impl Learner for DiceLearner {
             self.extractor.step(batch, &self.advantages, &self.w, pool);
         }
         self.metrics.record(batch, &self.w, &self.figures, &self.multipliers, &self.extractor);
+        self.fit_advantages(batch, pool);
         self.nu.update(pool);
         if let Some(bound) = &mut self.bound {
             bound.chi.update(pool);
@@ -274,6 +295,9 @@ impl Learner for DiceLearner {
             bound.chi.visit_state("chi", visit);
         }
         self.multipliers.visit_state(visit);
+        if let Some(fitted) = &mut self.fitted {
+            fitted.visit_state("dual_advantage", visit);
+        }
         self.extractor.visit_state(visit);
         if self.config.draws_afterwards() {
             // The dual's last figures are reported until the end.

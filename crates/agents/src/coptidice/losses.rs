@@ -78,6 +78,11 @@ pub struct FlowLoss {
 /// `mean(alpha g(e/alpha)) + (1 - gamma) mean(nu(s0)) + lambda'limits + mu`. By the envelope theorem its derivative
 /// in `e` is `w = g'(e/alpha)` (`eq:w_closed_form_solution`), so that `w` is all the gradient needs.
 /// `lambda` and `limits` are `[K]`; `mu` is zero when `gamma < 1`. Writes `e` and `w`, `[B]`, and `d_nu` `[3B]`.
+///
+/// `e` of a sample is that of a single successor. The problem's is its mean over successors, and `g` being convex, the
+/// mean of `g` over single ones is larger where the process is noisy (by Jensen's inequality): its minimum prefers actions
+/// that were lucky. `fitted` are estimates of that mean, `[B]`. With them `g` and `w` are taken at the estimates, and since
+/// `w(E[e]) E[grad e]` is the gradient of `g(E[e])`, so far as they are right `d_nu` is on average that of the problem.
 pub fn flow_loss(
     samples: Samples<'_>,
     nu: &[f32],
@@ -86,6 +91,7 @@ pub fn flow_loss(
     mu: f64,
     alpha: f64,
     divergence: Divergence,
+    fitted: Option<&[f32]>,
     advantages: &mut [f32],
     w: &mut [f32],
     d_nu: &mut [f32],
@@ -96,8 +102,9 @@ pub fn flow_loss(
     let (mut conjugates, mut weights, mut starts) = (0.0, 0.0, 0.0);
     for b in 0..size {
         let e = advantage(samples, nu, lambda, mu, b);
-        let weight = divergence.weight(e / alpha);
-        conjugates += alpha * divergence.conjugate(e / alpha);
+        let y = fitted.map_or(e, |fitted| f64::from(fitted[b])) / alpha;
+        let weight = divergence.weight(y);
+        conjugates += alpha * divergence.conjugate(y);
         weights += weight;
         starts += f64::from(nu[2 * size + b]);
         advantages[b] = e as f32;

@@ -61,6 +61,7 @@ impl Case {
             self.mu,
             alpha,
             divergence,
+            None,
             &mut e,
             &mut w,
             &mut d_nu,

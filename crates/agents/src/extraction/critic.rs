@@ -45,6 +45,7 @@ use coptidice_nn::{Network, NetworkSpec, NnError, Pool, exponential_average};
 use rand_distr::{Distribution as _, StandardNormal};
 
 use super::PolicyTrainer;
+use crate::advantage::Space;
 use crate::config::Critic;
 use crate::learner::StateMut;
 use crate::policy::{Candidates, Head, Selector, likely};
@@ -61,18 +62,6 @@ const SCALE_SHARE: f32 = 0.01;
 const DEVIATION_PER_DIFFERENCE: f64 = 0.886_226_925_452_758;
 /// The spread of values is taken to be at least this share of one and their mean: less is rounding.
 const SPREAD_MIN: f64 = 1e-6;
-
-/// What actions there are.
-pub(super) enum Space {
-    /// Middle and half width of every action's logged range, `[A]`.
-    Continuous {
-        middle: Vec<f32>,
-        half: Vec<f32>,
-    },
-    Discrete {
-        count: usize,
-    },
-}
 
 /// Twin critics of the policy in training.
 pub(super) struct Critics {
@@ -121,7 +110,7 @@ impl Critics {
         let config = problem.config;
         let (size, states, values) =
             (config.batch_size, problem.data.observation_dim(), 1 + problem.costs.len());
-        let space = space(problem);
+        let space = Space::of(problem);
         let (width, count) = match &space {
             Space::Continuous { middle, .. } => (states + middle.len(), 1),
             Space::Discrete { count } => (states, *count),
@@ -594,16 +583,6 @@ impl Critics {
         for (i, (twin, target)) in self.twins.iter_mut().zip(&mut self.targets).enumerate() {
             twin.visit_state(&format!("critic.{i}"), visit);
             visit(&format!("critic.{i}.target"), StateMut::F32(target));
-        }
-    }
-}
-
-pub(super) fn space(problem: &Problem<'_>) -> Space {
-    match problem.data.actions() {
-        coptidice_data::Actions::Discrete { count, .. } => Space::Discrete { count: *count },
-        coptidice_data::Actions::Continuous { .. } => {
-            let (middle, half) = problem.action_scale();
-            Space::Continuous { middle, half }
         }
     }
 }

@@ -58,7 +58,7 @@ enum Method {
 
 /// What the policy of a guided extraction pays for costs, `[K]`, scaled reward per scaled cost:
 /// `caution * (deviation of rewards)/(deviation of costs at the limit)`, the latter `sqrt(l (1 - l))` where costs lie in
-/// `[0, 1]` and average the limit `l` (at most that, and exactly so where they are 0 or 1).
+/// `[0, 1]` and average the limit `l` per step (at most that, and exactly so where they are 0 or 1).
 ///
 /// Why not the dual's `lambda`. It is the price at which the optimum *near the log* meets the limit, `alpha` saying how
 /// near: the further the log is over the limit, the higher it is, whether or not costs earn anything. Its work is done
@@ -86,7 +86,7 @@ fn prices(problem: &Problem<'_>) -> Vec<f64> {
         true if config.caution > 0.0 => config.lambda_max,
         _ => 0.0,
     };
-    problem.costs.iter().map(|cost| price(cost.scaled_limit())).collect()
+    problem.costs.iter().map(|cost| price(cost.limit_per_step * cost.scale)).collect()
 }
 
 impl Extractor {

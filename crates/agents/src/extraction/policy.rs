@@ -12,6 +12,9 @@ use crate::problem::Problem;
 use crate::sampler::Batch;
 use crate::trained::TrainedNetwork;
 
+/// An average of parameters is over about one `RECENT`-th of the steps taken, or fewer.
+const RECENT: f32 = 4.0;
+
 /// The policy in training.
 pub(crate) struct PolicyTrainer {
     /// Of its random stream and its state.
@@ -19,7 +22,7 @@ pub(crate) struct PolicyTrainer {
     trained: TrainedNetwork,
     head: Head,
     d_outputs: Vec<f32>,
-    /// Exponential average of the parameters; empty where averaging is off.
+    /// Average of the parameters over late steps; empty where averaging is off.
     average: Vec<f32>,
     average_rate: f32,
 }
@@ -128,11 +131,13 @@ impl PolicyTrainer {
         self.trained.set_pace(pace);
     }
 
-    /// Moves the average. In the first `1/rate` steps it is the plain mean, so that the initial parameters leave no
-    /// trace in it.
+    /// Moves the average. At step `t` its rate is at least `R/(t + R - 1)` with `R` = [`RECENT`]: the initial parameters leave
+    /// no trace in it, and of a run however short it is one over the last `1/R` or so of its steps (Shamir and Zhang 2013,
+    /// "Stochastic gradient descent for non-smooth optimization", section 4).
     fn follow(&mut self, pool: &Pool) {
         if self.average_rate > 0.0 {
-            let rate = self.average_rate.max(1.0 / self.trained.adam.step as f32);
+            let step = self.trained.adam.step as f32;
+            let rate = self.average_rate.max(RECENT / (step + RECENT - 1.0));
             exponential_average(&mut self.average, &self.trained.params, rate, pool);
         }
     }

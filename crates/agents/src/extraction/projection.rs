@@ -38,11 +38,11 @@
 
 use coptidice_core::Divergence;
 use coptidice_core::rng::stream;
-use coptidice_nn::{NetworkSpec, NnError, Pool, math};
+use coptidice_nn::{NnError, Pool, math};
 use rand_distr::{Distribution as _, StandardNormal};
 
 use super::PolicyTrainer;
-use super::critic::{Space, space};
+use crate::advantage::{AdvantageNetwork, Space, join};
 use crate::learner::StateMut;
 use crate::policy::Head;
 use crate::problem::Problem;
@@ -58,15 +58,11 @@ pub(super) struct Projection {
     alpha: f64,
     divergence: Divergence,
     floor: f64,
-    space: Space,
     behaviour: PolicyTrainer,
     /// `[B]`: the log's samples count alike.
     ones: Vec<f32>,
-    /// `[B, D + A]` to `[B, 1]`; for finitely many actions `[B, D]` to `[B, A]`.
-    advantage: TrainedNetwork,
-    d_advantage: Vec<f32>,
-    /// `[B, D + A]`: normalised states with mapped actions; empty for finitely many.
-    inputs: Vec<f32>,
+    advantage: AdvantageNetwork,
+    /// `[B, D + A]`; empty for finitely many actions.
     d_inputs: Vec<f32>,
     /// `[B, A]`: the policy's draws, their normal parts, and the loss's derivatives in them; empty for finitely many.
     actions: Vec<f32>,
@@ -83,31 +79,25 @@ impl Projection {
 
     pub(super) fn new(problem: &Problem<'_>) -> Result<Self, NnError> {
         let config = problem.config;
-        let (size, states) = (config.batch_size, problem.data.observation_dim());
-        let space = space(problem);
-        let (behaviour_head, actions, outputs) = match &space {
+        let size = config.batch_size;
+        let advantage = AdvantageNetwork::new(problem, "advantage")?;
+        let (behaviour_head, actions) = match &advantage.space {
             Space::Continuous { middle, .. } => {
                 let (components, min_scale) =
                     (config.projection.behaviour_components, config.networks.min_scale);
-                (Head::Mixture { action_dim: middle.len(), components, min_scale }, middle.len(), 1)
+                (Head::Mixture { action_dim: middle.len(), components, min_scale }, middle.len())
             }
-            Space::Discrete { count } => (Head::Categorical { actions: *count }, 0, *count),
+            Space::Discrete { count } => (Head::Categorical { actions: *count }, 0),
         };
-        let blocks = config.networks.value.clone();
-        let spec = NetworkSpec { input: states + actions, blocks, output: outputs };
-        let joined = if actions > 0 { size * (states + actions) } else { 0 };
         Ok(Projection {
             seed: config.seed,
             alpha: config.alpha,
             divergence: config.divergence,
             floor: f64::from(config.projection.floor),
-            space,
             behaviour: PolicyTrainer::with_head(problem, behaviour_head, "behaviour", 0.0)?,
             ones: vec![1.0; size],
-            advantage: TrainedNetwork::new(config, spec, "advantage", config.learning_rate, size)?,
-            d_advantage: vec![0.0; size * outputs],
-            inputs: vec![0.0; joined],
-            d_inputs: vec![0.0; joined],
+            d_inputs: vec![0.0; advantage.inputs.len()],
+            advantage,
             actions: vec![0.0; size * actions],
             normals: vec![0.0; size * actions],
             d_actions: vec![0.0; size * actions],
@@ -117,25 +107,7 @@ impl Projection {
 
     /// One step of `e` towards the dual's advantages, `[B]`, and one of `beta` towards the log's actions.
     pub(super) fn fit(&mut self, batch: &Batch, advantages: &[f32], pool: &Pool) {
-        let TrainedNetwork { network, params, cache, adam, .. } = &mut self.advantage;
-        let (inputs, count) = match &self.space {
-            Space::Continuous { middle, half } => {
-                join(&mut self.inputs, batch.current_states(), &batch.actions, middle, half);
-                (&*self.inputs, 1)
-            }
-            Space::Discrete { count } => (batch.current_states(), *count),
-        };
-        let outputs = network.forward(params, inputs, batch.size, cache, pool);
-        let mut error = 0.0;
-        self.d_advantage.fill(0.0);
-        for (b, wanted) in advantages.iter().enumerate() {
-            let place = b * count + if batch.discrete { batch.action_ids[b] as usize } else { 0 };
-            let miss = outputs[place] - wanted;
-            error += f64::from(miss).powi(2);
-            self.d_advantage[place] = 2.0 * miss / batch.size as f32;
-        }
-        network.descend(params, inputs, &self.d_advantage, batch.size, cache, adam, pool);
-        self.figures[0] = error / batch.size as f64;
+        self.figures[0] = self.advantage.fit(batch, advantages, pool);
         self.figures[1] = self.behaviour.step(batch, &self.ones, pool);
     }
 
@@ -171,7 +143,7 @@ impl Projection {
         d_outputs: &mut [f32],
         pool: &Pool,
     ) -> f64 {
-        let TrainedNetwork { network, params, cache, .. } = &mut self.advantage;
+        let TrainedNetwork { network, params, cache, .. } = &mut self.advantage.trained;
         let advantages = network.forward(params, batch.current_states(), batch.size, cache, pool);
         let behaviour = self.behaviour.outputs(batch.current_states(), batch.size, pool);
         let (mut total, mut floored) = (0.0, 0.0);
@@ -255,13 +227,14 @@ impl Projection {
 
     /// `mean(log w)` at the drawn actions; subtracts its derivative from theirs.
     fn log_weights(&mut self, batch: &Batch, pool: &Pool) -> f64 {
-        let Space::Continuous { middle, half } = &self.space else { return 0.0 };
+        let AdvantageNetwork { space, trained, d_outputs, inputs, .. } = &mut self.advantage;
+        let Space::Continuous { middle, half } = space else { return 0.0 };
         let (size, dim) = (batch.size, middle.len());
-        join(&mut self.inputs, batch.current_states(), &self.actions, middle, half);
-        let TrainedNetwork { network, params, cache, .. } = &mut self.advantage;
-        let outputs = network.forward(params, &self.inputs, size, cache, pool);
+        join(inputs, batch.current_states(), &self.actions, middle, half);
+        let TrainedNetwork { network, params, cache, .. } = trained;
+        let outputs = network.forward(params, inputs, size, cache, pool);
         let (mut total, mut floored) = (0.0, 0_usize);
-        for (d, &e) in self.d_advantage.iter_mut().zip(outputs) {
+        for (d, &e) in d_outputs.iter_mut().zip(outputs) {
             let weight = log_weight(self.divergence, f64::from(e) / self.alpha, self.floor);
             total += weight.value;
             floored += usize::from(weight.floored);
@@ -269,11 +242,11 @@ impl Projection {
         }
         self.figures[2] = floored as f64 / size as f64;
         let d_inputs = &mut self.d_inputs;
-        network.input_gradient(params, &self.inputs, &self.d_advantage, size, cache, d_inputs, pool);
-        let width = self.inputs.len() / size;
+        network.input_gradient(params, inputs, d_outputs, size, cache, d_inputs, pool);
+        let width = inputs.len() / size;
         for (b, d_actions) in self.d_actions.chunks_exact_mut(dim).enumerate() {
             let row = (b + 1) * width - dim..(b + 1) * width;
-            for (i, (u, d_u)) in self.inputs[row.clone()].iter().zip(&self.d_inputs[row]).enumerate() {
+            for (i, (u, d_u)) in inputs[row.clone()].iter().zip(&self.d_inputs[row]).enumerate() {
                 let inside = u.abs() < 1.0;
                 d_actions[i] -= if inside { d_u / half[i] } else { 0.0 };
             }
@@ -293,19 +266,6 @@ impl Projection {
     pub(super) fn visit_state(&mut self, visit: &mut dyn FnMut(&str, StateMut<'_>)) {
         self.behaviour.visit_state(visit);
         self.advantage.visit_state("advantage", visit);
-    }
-}
-
-/// Writes `[s, u(a)]` row by row, `u` mapping the logged range to `[-1, 1]` and cut there.
-fn join(inputs: &mut [f32], states: &[f32], actions: &[f32], middle: &[f32], half: &[f32]) {
-    let dim = middle.len();
-    let rows = actions.len() / dim;
-    let width = states.len() / rows;
-    for (b, row) in inputs.chunks_exact_mut(width + dim).enumerate() {
-        row[..width].copy_from_slice(&states[b * width..(b + 1) * width]);
-        for (i, u) in row[width..].iter_mut().enumerate() {
-            *u = ((actions[b * dim + i] - middle[i]) / half[i]).clamp(-1.0, 1.0);
-        }
     }
 }
 

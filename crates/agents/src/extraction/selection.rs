@@ -21,7 +21,8 @@ use coptidice_nn::{NnError, Pool};
 use rand::RngExt as _;
 
 use super::PolicyTrainer;
-use super::critic::{Critics, Space, space};
+use super::critic::Critics;
+use crate::advantage::Space;
 use crate::learner::StateMut;
 use crate::policy::{Candidates, Normalizer, Selector};
 use crate::problem::Problem;
@@ -45,7 +46,7 @@ impl Selection {
 
     pub(super) fn new(problem: &Problem<'_>) -> Result<Self, NnError> {
         let config = problem.config;
-        let candidates = match space(problem) {
+        let candidates = match Space::of(problem) {
             Space::Continuous { middle, half } => Candidates::Drawn {
                 draws: hypercube(config.selection.candidates, middle.len(), config.seed),
                 action: Normalizer { mean: middle, scale: half.iter().map(|half| 1.0 / half).collect() },

@@ -85,6 +85,11 @@ impl LimitReading {
 pub enum Evidence {
     /// The optimiser's estimate of its optimum, from the logs it was fitted to. The extracted policy may differ.
     Optimum,
+    /// The policy, by values fitted to logs.
+    Fitted {
+        /// Whether the policy was trained on other episodes.
+        held_out: bool,
+    },
     /// The policy on the model that was estimated from the logs.
     Model,
     /// The policy on the known model.
@@ -105,6 +110,12 @@ impl Evidence {
     fn text(self) -> String {
         match self {
             Evidence::Optimum => "estimated at the optimum, from the logs trained on".to_owned(),
+            Evidence::Fitted { held_out: true } => {
+                "the policy, by fitted Q evaluation on held-out episodes".to_owned()
+            }
+            Evidence::Fitted { held_out: false } => {
+                "the policy, by fitted Q evaluation on the logs trained on".to_owned()
+            }
             Evidence::Model => "on the model estimated from the logs".to_owned(),
             Evidence::Exact => "exact, on the known model".to_owned(),
             Evidence::Simulated { episodes: 1 } => "measured in 1 simulated episode".to_owned(),
@@ -162,7 +173,8 @@ impl CostReading {
     #[must_use]
     pub fn standing(&self) -> Standing {
         let keeps = |value: f64| value <= self.limit.value() + self.tolerance;
-        let measured = !matches!(self.evidence, Evidence::Optimum | Evidence::HeldOut { .. });
+        let measured =
+            matches!(self.evidence, Evidence::Model | Evidence::Exact | Evidence::Simulated { .. });
         match self.upper_bound {
             _ if self.estimate.is_nan() => Standing::Unknown,
             _ if !keeps(self.estimate) => Standing::Exceeded,
@@ -294,12 +306,21 @@ impl Verdict {
 
     pub(super) fn context(&self) -> Value {
         let mut remarks = self.remarks.clone();
-        // The optimum is not the policy: say so wherever it is the only evidence.
-        if !self.costs.is_empty() && self.costs.iter().all(|c| c.evidence == Evidence::Optimum) {
+        // Neither the optimum nor a fit is the policy at work: say so wherever there is nothing else.
+        let only =
+            |of: fn(Evidence) -> bool| !self.costs.is_empty() && self.costs.iter().all(|c| of(c.evidence));
+        if only(|evidence| evidence == Evidence::Optimum) {
             remarks.push(
                 "These figures are the optimiser's own, at its optimum and on the logs it was fitted to. They are \
                  no measurement of the policy that was extracted: evaluate it, or bound its cost on held-out logs, \
                  before it is used."
+                    .to_owned(),
+            );
+        } else if only(|evidence| matches!(evidence, Evidence::Optimum | Evidence::Fitted { .. })) {
+            remarks.push(
+                "These figures are of the optimiser's optimum and of values fitted for the policy. Both are no \
+                 measurement of the policy: where it does what the logs do not hold they can be far off. Evaluate it, \
+                 or bound its cost on held-out logs, before it is used."
                     .to_owned(),
             );
         }
@@ -340,6 +361,9 @@ mod tests {
         assert_eq!(optimum(0.11, Some(0.12)), Standing::Exceeded);
         assert_eq!(optimum(f64::NAN, Some(0.05)), Standing::Unknown);
         assert_eq!(optimum(0.05, Some(f64::NAN)), Standing::Unknown);
+        let fitted = Evidence::Fitted { held_out: true };
+        assert_eq!(reading(0.08, None, fitted).standing(), Standing::EstimateOnly, "a fit is no measurement");
+        assert_eq!(reading(0.2, None, fitted).standing(), Standing::Exceeded);
         let simulated = Evidence::Simulated { episodes: 50 };
         assert_eq!(reading(0.08, None, simulated).standing(), Standing::Kept);
         assert_eq!(reading(0.08, Some(0.11), simulated).standing(), Standing::EstimateOnly);

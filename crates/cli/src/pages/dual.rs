@@ -1,0 +1,57 @@
+//! What the dual says of its own optimum.
+
+use coptidice_agents::CostEstimate;
+use coptidice_report::metrics::History;
+use serde::{Deserialize, Serialize};
+
+use super::late;
+use crate::failure::Failure;
+use crate::run_directory::{LimitEntry, RunDirectory, read_json};
+
+/// `estimates.json` of a run directory: expectations under the learned occupancy over the whole log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct DualEstimates {
+    pub(super) mean_weight: f64,
+    pub(super) reward_per_step: f64,
+    /// In the restart chain.
+    pub(super) episodes_per_step: Option<f64>,
+    pub(super) costs: Vec<CostEstimate>,
+    /// Rows of the log that the means are over, and the stride at which they were visited.
+    pub(super) rows_visited: usize,
+    pub(super) stride: usize,
+}
+
+impl DualEstimates {
+    /// Of a run; `None` where there is no dual, or it has not come to its end.
+    pub(crate) fn of(run: &RunDirectory) -> Result<Option<Self>, Failure> {
+        if run.estimates().exists() { read_json(&run.estimates()).map(Some) } else { Ok(None) }
+    }
+}
+
+/// What the dual says of one cost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DualCost {
+    /// Whether the figures are totals of an episode; averages of a step otherwise.
+    pub(crate) per_episode: bool,
+    pub(crate) estimate: f64,
+    /// Where one was computed.
+    pub(crate) upper_bound: Option<f64>,
+}
+
+impl DualCost {
+    /// From a run's metrics near its end; where the constraint is on an episode's total, they and `dual` make totals.
+    pub(crate) fn of(limit: &LimitEntry, history: &History, dual: Option<&DualEstimates>) -> Option<Self> {
+        let cost = late(history, &format!("cost/{}", limit.cost))?;
+        let upper_bound = late(history, &format!("compared/{}", limit.cost));
+        if !limit.on_totals {
+            let mass = late(history, "w/mean").unwrap_or(1.0);
+            return Some(DualCost { per_episode: false, estimate: cost / mass, upper_bound });
+        }
+        // E[w (c - limit 1{last})] is (total of an episode - limit) times the episodes per step.
+        let dual = dual?;
+        let episodes_per_step = dual.episodes_per_step.filter(|&episodes| episodes > 0.0)?;
+        let estimate = dual.costs.iter().find(|cost| cost.name == limit.cost)?.per_episode?;
+        let upper_bound = upper_bound.map(|bound| limit.per_episode + bound / episodes_per_step);
+        Some(DualCost { per_episode: true, estimate, upper_bound })
+    }
+}
