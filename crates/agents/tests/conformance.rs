@@ -149,10 +149,11 @@ fn each_case(mut check: impl FnMut(&TrainConfig, &Transitions)) {
             for fields in [
                 "",
                 "gamma = 1.0",
+                "gamma = 1.0\nsuccessors = \"averaged\"",
                 "dual_share = 1.0\nepsilon = 0.0\ndivergence = \"chi2\"",
                 "bound_loss = \"reference\"",
                 "extraction = \"state_normalized\"",
-                "extraction = \"critic_guided\"",
+                "extraction = \"critic_guided\"\nsuccessors = \"averaged\"",
                 "extraction = \"information_projection\"",
                 // Weights of 0, along with the dual, undiscounted.
                 "extraction = \"information_projection\"\ndual_share = 1.0\ndivergence = \"chi2\"\ngamma = 1.0",
