@@ -301,8 +301,9 @@ fn learn_slowly(
 ) -> (BTreeMap<String, f64>, Estimates) {
     let (steps, rate, multiplier_rate) = (4000 * times, 1e-2 / f64::from(times), 5e-3 / f64::from(times));
     let every = 1000 * times;
+    let successors = if fields.contains("successors") { "" } else { "successors = \"sampled\"" };
     let text = format!(
-        "algo = \"coptidice\"\n{fields}\ndual_share = 1.0\nalpha = 2.0\ndivergence = \"chi2\"\nreward_scale = 2.0\n\
+        "algo = \"coptidice\"\n{fields}\n{successors}\ndual_share = 1.0\nalpha = 2.0\ndivergence = \"chi2\"\nreward_scale = 2.0\n\
          steps = {steps}\nbatch_size = 256\nthreads = 1\nlearning_rate = {rate:?}\n\
          multiplier_learning_rate = {multiplier_rate:?}\nlog_every = {every}\nnormalize_observations = false\ncheckpoint_every = 100000\n\
          extraction = \"weighted_bc\"\nevaluation = {{ rounds = 0 }}\n\
