@@ -52,6 +52,15 @@ impl Case {
     }
 
     fn flow(&self, alpha: f64, divergence: Divergence) -> (FlowLoss, Vec<f32>, Vec<f32>, Vec<f32>) {
+        self.flow_at(None, alpha, divergence)
+    }
+
+    fn flow_at(
+        &self,
+        fitted: Option<&[f32]>,
+        alpha: f64,
+        divergence: Divergence,
+    ) -> (FlowLoss, Vec<f32>, Vec<f32>, Vec<f32>) {
         let (mut e, mut w, mut d_nu) = (vec![0.0; SIZE], vec![0.0; SIZE], vec![0.0; 3 * SIZE]);
         let loss = flow_loss(
             self.samples(),
@@ -61,7 +70,7 @@ impl Case {
             self.mu,
             alpha,
             divergence,
-            None,
+            fitted,
             &mut e,
             &mut w,
             &mut d_nu,
@@ -176,6 +185,43 @@ fn flow_gradient_matches_differences() {
             let (alpha, (_, _, _, d_nu)) = (0.7, case.flow(0.7, divergence));
             for row in 0..3 * SIZE {
                 let expected = slope(&mut case, |c| &mut c.nu[row], |c| c.flow(alpha, divergence).0.value);
+                assert!((f64::from(d_nu[row]) - expected).abs() < TOLERANCE, "{divergence} nu[{row}]");
+            }
+        }
+    }
+}
+
+/// All samples being of one state and action, the problem's advantage is the mean of theirs, `alpha g(mean e/alpha)` stands
+/// in its objective, and the plain loss is larger by Jensen's inequality.
+#[test]
+fn at_the_mean_advantage_value_and_gradient_are_those_of_the_problem() {
+    for (seed, gamma) in [(6, 0.9), (7, 1.0)] {
+        for divergence in Divergence::ALL {
+            let (mut case, alpha) = (Case::new(seed, gamma), 0.7);
+            let mean = |case: &Case| {
+                let (_, e, _, _) = case.flow(alpha, divergence);
+                e.iter().map(|&e| f64::from(e)).sum::<f64>() / SIZE as f64
+            };
+            let rest = |case: &Case| {
+                let starts: f64 = case.nu[2 * SIZE..].iter().map(|&nu| f64::from(nu)).sum();
+                let multipliers: f64 = case.lambda.iter().zip(&case.limits).map(|(l, limit)| l * limit).sum();
+                (1.0 - gamma) * starts / SIZE as f64 + multipliers + case.mu
+            };
+            let fitted = vec![mean(&case) as f32; SIZE];
+            let (loss, _, _, d_nu) = case.flow_at(Some(&fitted), alpha, divergence);
+            // The mean is handed over in single precision, 6e-8 relative, and w is at most of order 10.
+            let problem = |case: &Case, mean: f64| alpha * divergence.conjugate(mean / alpha) + rest(case);
+            assert!((loss.value - problem(&case, f64::from(fitted[0]))).abs() < 1e-12, "{divergence}");
+            assert!(case.flow(alpha, divergence).0.value > loss.value + 1e-3, "{divergence}");
+            for row in 0..3 * SIZE {
+                // Of e in double precision: that of single precision is too coarse for differences.
+                let exact_mean = |case: &Case| {
+                    (0..SIZE)
+                        .map(|b| advantage(case.samples(), &case.nu, &case.lambda, case.mu, b))
+                        .sum::<f64>()
+                        / SIZE as f64
+                };
+                let expected = slope(&mut case, |c| &mut c.nu[row], |c| problem(c, exact_mean(c)));
                 assert!((f64::from(d_nu[row]) - expected).abs() < TOLERANCE, "{divergence} nu[{row}]");
             }
         }
