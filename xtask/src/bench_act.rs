@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::Failure;
-use crate::examples::{build, parse, run_example};
+use crate::examples::Example;
 
 /// What to measure, and for how long.
 #[derive(Args)]
@@ -19,9 +19,9 @@ pub(crate) struct BenchAct {
 
 #[allow(clippy::print_stdout)] // the table and the JSON line are the result
 pub(crate) fn run(options: &BenchAct) -> Result<(), Failure> {
-    build("coptidice-agents", "bench_act")?;
-    let arguments = [options.threads.to_string(), options.seconds.to_string()];
-    let result = parse(&run_example("coptidice-agents", "bench_act", &arguments)?)?;
+    let example = Example { package: "coptidice-agents", name: "bench_act", features: &[] };
+    example.build()?;
+    let result = example.measure(&[options.threads.to_string(), options.seconds.to_string()])?;
     println!(
         "{:<8} {:>12} {:>8} {:>14} {:>14} {:>9} {:>9} {:>6}",
         "preset", "observation", "action", "us per action", "actions/s", "GFLOP/s", "gemm", "share"

@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::Failure;
-use crate::examples::{build, output, parse, run_example};
+use crate::examples::{Example, output, parse};
 
 /// What to measure, and for how long.
 #[derive(Args)]
@@ -67,12 +67,14 @@ impl Case {
     }
 }
 
+const STEP: Example<'_> = Example { package: "coptidice-agents", name: "bench_step", features: &[] };
+const PEAK: Example<'_> = Example { package: "coptidice-nn", name: "peak", features: &[] };
 const SCRIPT: &str = "benches/peers/torch_step.py";
 
 #[allow(clippy::print_stdout)] // the table and the JSON line are the result
 pub(crate) fn run(options: &BenchStep) -> Result<(), Failure> {
-    build("coptidice-agents", "bench_step")?;
-    build("coptidice-nn", "peak")?;
+    STEP.build()?;
+    PEAK.build()?;
     let python = if options.alone { None } else { find_torch() };
     let mut results = Vec::new();
     println!(
@@ -196,7 +198,7 @@ fn our_round(case: &Case, threads: usize, seconds: f64, precision: &str) -> Resu
     let mut arguments = vec![case.settings[0].to_owned()];
     arguments.extend(numbers);
     arguments.extend([threads.to_string(), seconds.to_string(), case.rows.to_string(), precision.to_owned()]);
-    parse(&run_example("coptidice-agents", "bench_step", &arguments)?)
+    STEP.measure(&arguments)
 }
 
 fn torch_round(python: &str, case: &Case, threads: usize, seconds: f64) -> Result<Value, Failure> {
@@ -210,7 +212,7 @@ fn torch_round(python: &str, case: &Case, threads: usize, seconds: f64) -> Resul
 /// GFLOP/s that the vector units give; `None` where they do not have the precision.
 fn peak(threads: usize, precision: &str) -> Result<Option<f64>, Failure> {
     let arguments = [threads.to_string(), "2".to_owned(), precision.to_owned()];
-    let text = run_example("coptidice-nn", "peak", &arguments)?;
+    let text = PEAK.run(&arguments)?;
     if text.trim() == "none" {
         return Ok(None);
     }

@@ -6,16 +6,41 @@ use serde_json::Value;
 
 use crate::{Failure, cargo_path};
 
-/// Builds an example, in release mode.
-pub(crate) fn build(package: &str, example: &str) -> Result<(), Failure> {
-    crate::cargo(&["build", "--release", "--quiet", "--package", package, "--example", example])
+/// An example of a crate, in release mode.
+pub(crate) struct Example<'a> {
+    /// The crate.
+    pub(crate) package: &'a str,
+    /// The example.
+    pub(crate) name: &'a str,
+    /// Features of the crate.
+    pub(crate) features: &'a [&'a str],
 }
 
-/// Runs an example and gives what it printed.
-pub(crate) fn run_example(package: &str, example: &str, arguments: &[String]) -> Result<String, Failure> {
-    let mut command = Command::new(cargo_path());
-    command.args(["run", "--release", "--quiet", "--package", package, "--example", example, "--"]);
-    output(command.args(arguments))
+impl Example<'_> {
+    /// Builds it.
+    pub(crate) fn build(&self) -> Result<(), Failure> {
+        crate::cargo(&self.arguments("build"))
+    }
+
+    /// Runs it and gives what it printed.
+    pub(crate) fn run(&self, arguments: &[String]) -> Result<String, Failure> {
+        let mut command = Command::new(cargo_path());
+        output(command.args(self.arguments("run")).arg("--").args(arguments))
+    }
+
+    /// Runs it and gives the JSON object on the last line.
+    pub(crate) fn measure(&self, arguments: &[String]) -> Result<Value, Failure> {
+        parse(&self.run(arguments)?)
+    }
+
+    fn arguments(&self, verb: &'static str) -> Vec<&str> {
+        let mut arguments =
+            vec![verb, "--release", "--quiet", "--package", self.package, "--example", self.name];
+        for feature in self.features {
+            arguments.extend(["--features", feature]);
+        }
+        arguments
+    }
 }
 
 /// What a program printed, or its complaint.

@@ -5,6 +5,7 @@ use std::process::{Command, ExitCode};
 use clap::{Parser, Subcommand};
 
 mod bench_act;
+mod bench_rollout;
 mod bench_step;
 mod checks;
 mod examples;
@@ -31,6 +32,8 @@ enum Habit {
     BenchStep(bench_step::BenchStep),
     /// The speed of acting, beside that of the matrix products it consists of
     BenchAct(bench_act::BenchAct),
+    /// The speed of rollouts in the simulators, beside that of their physics
+    BenchRollout(bench_rollout::BenchRollout),
     /// Fetches MuJoCo and the task models, verified, into the user's cache, for builds with the feature `mujoco`
     Mujoco(mujoco::Mujoco),
     /// Lints and tests of the simulators on MuJoCo; `cargo xtask mujoco` comes first
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Habit::Lint | Habit::Ci => checks::run(),
         Habit::BenchStep(options) => bench_step::run(&options),
         Habit::BenchAct(options) => bench_act::run(&options),
+        Habit::BenchRollout(options) => bench_rollout::run(&options),
         Habit::Mujoco(options) => mujoco::run(&options),
         Habit::TestMujoco => test_mujoco(),
     };

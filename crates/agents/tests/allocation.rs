@@ -2,7 +2,7 @@
 
 use coptidice_agents::config::Extraction;
 use coptidice_agents::policy::{
-    Acting, ActionBatch, Candidates, Head, Normalizer, Policy, PolicyAbout, PolicyParts, Selector,
+    Acting, ActionBatch, Actor, Candidates, Head, Normalizer, Policy, PolicyAbout, PolicyParts, Selector,
 };
 use coptidice_agents::problem::Problem;
 use coptidice_agents::registry::ALGORITHMS;
@@ -89,8 +89,18 @@ fn acting_allocates_nothing() {
                 }
             });
             assert_eq!(count, 0, "{head:?} {acting}");
+            in_step_allocates_nothing(&mut actor);
         }
     }
+}
+
+/// Once there were as many observations.
+fn in_step_allocates_nothing(actor: &mut Actor) {
+    let mut rngs = [0; 9].map(|_| stream(0, "allocation", 3));
+    let mut actions = vec![0.0; 9 * actor.policy().action_width()];
+    actor.act_rows(&[0.5; 36], &mut rngs, &mut actions).unwrap();
+    let count = allocations(|| actor.act_rows(&[0.7; 36], &mut rngs, &mut actions).unwrap());
+    assert_eq!(count, 0, "{}", actor.acting());
 }
 
 /// A critic of one cost with two candidates, or for all likely actions.
@@ -124,6 +134,7 @@ fn selecting_allocates_nothing() {
             }
         });
         assert_eq!(count, 0, "{head:?}");
+        in_step_allocates_nothing(&mut actor);
     }
 }
 

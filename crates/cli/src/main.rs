@@ -24,6 +24,8 @@ mod settings;
 mod simulate;
 mod summary;
 mod sweep;
+#[cfg(test)]
+mod testing;
 mod training;
 
 #[derive(Parser)]

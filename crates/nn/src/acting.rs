@@ -1,56 +1,79 @@
-//! The network on one sample.
+//! Forward passes of a network whose parameters stay: weights are laid out once, and rows pass on the caller's thread.
 
-use crate::Activation;
-use crate::kernels::{self, NormState};
-use crate::passes::norm_params;
-use crate::spec::{Block, Linear};
+use crate::Network;
+use crate::cache::{Chunk, Widths};
+use crate::passes::{self, Weights};
+use crate::product::{self, Aligned, Form};
+use crate::spec::Linear;
 
-fn apply(linear: &Linear, params: &[f32], x: &[f32], out: &mut [f32]) {
-    let weight = &params[linear.weight..][..linear.input * linear.output];
-    kernels::rows_dot(out, weight, x);
+/// The weights of a network's parameters, laid out for forward passes in single precision. Made by
+/// [`Network::forward_weights`]; any number of threads may use it at once.
+#[derive(Debug)]
+pub struct ForwardWeights {
+    packed: Aligned,
+    parameters: usize,
 }
 
-pub(crate) fn forward_one(
-    blocks: &[Block],
-    params: &[f32],
-    x: &[f32],
-    out: &mut [f32],
-    scratch: &mut Vec<f32>,
-) {
-    let widest = blocks.iter().map(|block| block.width().max(block.hidden())).max().unwrap_or(0).max(x.len());
-    scratch.resize(4 * widest, 0.0);
-    let (current, rest) = scratch.split_at_mut(widest);
-    let (next, rest) = rest.split_at_mut(widest);
-    let (hidden, normalised) = rest.split_at_mut(widest);
-    let (mut current, mut next) = (current, next);
-    current[..x.len()].copy_from_slice(x);
-    for block in blocks {
-        let width = block.width();
-        let mut inverse_std = [0.0];
-        let state = NormState { normalised: &mut normalised[..width], inverse_std: &mut inverse_std };
-        let output = &mut next[..width];
-        let norm = norm_params(block, params);
-        match block {
-            Block::Dense { linear, activation, .. } => {
-                apply(linear, params, &current[..linear.input], output);
-                match norm {
-                    None => kernels::bias_activation(output, linear.bias_of(params), *activation),
-                    Some(norm) => kernels::bias_norm_activation(output, state, None, norm, *activation),
-                }
-            }
-            Block::Residual { inner, outer, .. } => {
-                let hidden = &mut hidden[..inner.output];
-                apply(inner, params, &current[..inner.input], hidden);
-                kernels::bias_activation(hidden, inner.bias_of(params), Activation::Relu);
-                apply(outer, params, hidden, output);
-                if let Some(norm) = norm {
-                    let skip = Some(&current[..width]);
-                    kernels::bias_norm_activation(output, state, skip, norm, Activation::Identity);
-                }
-            }
+/// Buffers of [`Network::forward_with`], for one thread. They grow to the most rows that ever passed.
+#[derive(Debug, Clone)]
+pub struct ForwardRoom {
+    chunk: Chunk,
+    rows: usize,
+}
+
+impl Network {
+    /// Lays the weights of `params` out for [`Network::forward_with`].
+    ///
+    /// # Panics
+    /// If `params` are not this network's.
+    #[must_use]
+    pub fn forward_weights(&self, params: &[f32]) -> ForwardWeights {
+        self.check_parameters(params);
+        let mut packed = Aligned::zeroed(self.linears().last().map_or(0, Linear::packed_end));
+        for linear in self.linears() {
+            linear.pack(params, &mut packed.as_mut_slice()[linear.packed..], true, Form::Single);
         }
-        std::mem::swap(&mut current, &mut next);
+        ForwardWeights { packed, parameters: params.len() }
     }
-    let outputs = out.len();
-    out.copy_from_slice(&current[..outputs]);
+
+    /// Buffers for up to `rows` rows, and more when they come; and what this thread's products need, which is otherwise made
+    /// by the first of them.
+    #[must_use]
+    pub fn forward_room(&self, rows: usize) -> ForwardRoom {
+        product::prepare_thread();
+        let widths: Vec<Widths> = self.blocks().iter().map(Widths::of).collect();
+        ForwardRoom { chunk: Chunk::new(&widths, 0, rows), rows }
+    }
+
+    /// [`Network::forward`] with weights laid out before, from the same `params`, on the caller's thread: `x: [rows *
+    /// input]`, `out: [rows * output]`. For passes of few rows with parameters that stay, which laying out would cost as
+    /// much as the pass itself. A row of the result is the same bits whatever the other rows are and however many, and those
+    /// of [`Network::forward`] in single precision.
+    ///
+    /// Allocates only when there are more rows than ever before, and in a thread's first product.
+    ///
+    /// # Panics
+    /// If a length does not fit the network, or `weights` are another network's.
+    pub fn forward_with(
+        &self,
+        params: &[f32],
+        weights: &ForwardWeights,
+        x: &[f32],
+        out: &mut [f32],
+        room: &mut ForwardRoom,
+    ) {
+        self.check_parameters(params);
+        assert_eq!(weights.parameters, params.len(), "weights of another network");
+        let rows = out.len() / self.spec().output;
+        assert_eq!(out.len(), rows * self.spec().output, "out must be [rows * output]");
+        assert_eq!(x.len(), rows * self.spec().input, "x must be [rows * input]");
+        if rows == 0 {
+            return;
+        }
+        if rows > room.rows {
+            *room = self.forward_room(rows);
+        }
+        let weights = Weights { params, packed: weights.packed.as_slice(), form: Form::Single };
+        passes::forward(self.blocks(), weights, x, out, &mut room.chunk, rows);
+    }
 }

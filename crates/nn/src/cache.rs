@@ -46,14 +46,14 @@ pub struct Cache {
 
 /// Values per row in the buffers of a block.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Widths {
+pub(crate) struct Widths {
     output: usize,
     norm: usize,
     hidden: usize,
 }
 
 impl Widths {
-    fn of(block: &Block) -> Self {
+    pub(crate) fn of(block: &Block) -> Self {
         let (output, hidden) = (block.width(), block.hidden());
         Self { output, norm: if block.has_norm() { output } else { 0 }, hidden }
     }
@@ -124,7 +124,7 @@ impl Cache {
 }
 
 /// Buffers of one piece of the batch.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Chunk {
     pub(crate) layers: Vec<Buffers>,
     /// Rows of the last pass (in the penalty: rows over the bound).
@@ -146,7 +146,7 @@ pub(crate) struct ChunkPenalty {
 }
 
 impl Chunk {
-    fn new(widths: &[Widths], input: usize, rows: usize) -> Self {
+    pub(crate) fn new(widths: &[Widths], input: usize, rows: usize) -> Self {
         Self {
             layers: widths.iter().map(|widths| Buffers::new(*widths, rows)).collect(),
             rows: 0,
@@ -159,7 +159,7 @@ impl Chunk {
 }
 
 /// Buffers of one block for the rows of one chunk; those a block has no use for are empty.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Buffers {
     pub(crate) forward: Forward,
     pub(crate) adjoint: Adjoint,
@@ -170,7 +170,7 @@ pub(crate) struct Buffers {
     pub(crate) sums: Sums,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Forward {
     pub(crate) output: Vec<f32>,
     pub(crate) normalised: Vec<f32>,
@@ -179,7 +179,7 @@ pub(crate) struct Forward {
 }
 
 /// Derivatives of the loss.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Adjoint {
     /// With respect to the (outer) affine map's result; on the way there, to the block's output.
     pub(crate) linear: Vec<f32>,
@@ -187,7 +187,7 @@ pub(crate) struct Adjoint {
     pub(crate) hidden: Vec<f32>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Tangent {
     pub(crate) output: Vec<f32>,
     pub(crate) normalised: Vec<f32>,
@@ -196,7 +196,7 @@ pub(crate) struct Tangent {
     pub(crate) adjoint: Adjoint,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Sums {
     pub(crate) bias: Vec<f32>,
     pub(crate) gain: Vec<f32>,

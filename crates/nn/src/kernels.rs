@@ -461,19 +461,6 @@ kernel! {
     }
 }
 
-/// Dot products of `x` with the rows of a matrix.
-pub(crate) fn rows_dot(out: &mut [f32], rows: &[f32], x: &[f32]) {
-    run_vectorised::<RowsDot, _>((out, rows, x));
-}
-
-kernel! {
-    RowsDot(out: &mut [f32], rows: &[f32], x: &[f32]) {
-        for (out, row) in out.iter_mut().zip(rows.chunks_exact(x.len())) {
-            [*out] = sums([row, x], |[w, x]| [w * x]);
-        }
-    }
-}
-
 /// Adam's rates, corrected for the step.
 #[derive(Clone, Copy)]
 pub(crate) struct AdamRates {

@@ -34,6 +34,7 @@ mod product;
 mod simd;
 mod spec;
 
+pub use acting::{ForwardRoom, ForwardWeights};
 pub use adam::{Adam, exponential_average};
 pub use cache::Cache;
 pub use error::NnError;

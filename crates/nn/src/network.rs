@@ -4,10 +4,9 @@ use crate::cache::{Cache, Chunk, ChunkPenalty, Cut, Shape, cut};
 use crate::gradients::{self, Inputs, Piece, Sources};
 use crate::passes::Weights;
 use crate::penalty::Orientations;
-use crate::precision::form_of;
-use crate::product::{Form, pack};
+use crate::product::Form;
 use crate::spec::{Block, Linear};
-use crate::{Adam, NetworkSpec, NnError, ParamSlice, Pool, Precision, acting, passes, penalty};
+use crate::{Adam, NetworkSpec, NnError, ParamSlice, Pool, Precision, passes, penalty};
 use coptidice_core::rng::Rng;
 use rand::distr::Distribution;
 use rand_distr::StandardNormal;
@@ -133,8 +132,21 @@ impl Network {
         (&self.blocks, self.spec.input)
     }
 
-    fn check(&self, params: &[f32], x: &[f32], batch: usize, cache: &Cache) {
+    pub(crate) fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// Its affine maps, in the order of the flat vector.
+    pub(crate) fn linears(&self) -> &[Linear] {
+        &self.linears
+    }
+
+    pub(crate) fn check_parameters(&self, params: &[f32]) {
         assert_eq!(params.len(), self.parameters, "parameters of another network");
+    }
+
+    fn check(&self, params: &[f32], x: &[f32], batch: usize, cache: &Cache) {
+        self.check_parameters(params);
         assert_eq!(x.len(), batch * self.spec.input, "x must be [batch * input]");
         assert!(batch <= cache.max_batch, "batch {batch} exceeds the cache's {}", cache.max_batch);
         assert!(cache.fits(self.shape(), batch), "cache of another network");
@@ -360,18 +372,6 @@ impl Network {
             }
         })
     }
-
-    /// The network on one sample, without a cache: `x: [input]`, `out: [output]`. `scratch` grows to what is
-    /// needed and can be used again.
-    ///
-    /// # Panics
-    /// If a length does not fit the network.
-    pub fn forward_one(&self, params: &[f32], x: &[f32], out: &mut [f32], scratch: &mut Vec<f32>) {
-        assert_eq!(params.len(), self.parameters, "parameters of another network");
-        assert_eq!(x.len(), self.spec.input, "x must be [input]");
-        assert_eq!(out.len(), self.spec.output, "out must be [output]");
-        acting::forward_one(&self.blocks, params, x, out, scratch);
-    }
 }
 
 /// Lays all weights out for forward (`transposed`) or backward passes; `packed` begins with the first map's.
@@ -384,11 +384,7 @@ fn pack_all(
     pool: &Pool,
 ) {
     match linears {
-        [linear] => {
-            let Linear { input, output, weight, .. } = *linear;
-            let weights = &params[weight..][..input * output];
-            pack(form_of(linear, form), packed, weights, output, input, transposed);
-        }
+        [linear] => linear.pack(params, packed, transposed, form),
         [] => {}
         _ => {
             let (left, right) = linears.split_at(linears.len() / 2);

@@ -4,7 +4,7 @@ use crate::Activation;
 use crate::cache::{Buffers, Chunk, Sums};
 use crate::kernels::{self, NormForward, NormParams, NormState, NormSums, NormTangents};
 use crate::precision::form_of;
-use crate::product::{Form, multiply};
+use crate::product::{Form, multiply, pack};
 use crate::spec::{Block, Linear};
 
 /// Parameters, and the weights of each affine map as laid out for the pass: transposed for the forward passes, as
@@ -19,6 +19,13 @@ pub(crate) struct Weights<'a> {
 impl Linear {
     pub(crate) fn bias_of<'p>(&self, params: &'p [f32]) -> &'p [f32] {
         &params[self.bias..][..self.output]
+    }
+
+    /// Lays its weights out, from the beginning of `packed` on: transposed for [`Linear::apply`], as they are for
+    /// [`Linear::pull_back`].
+    pub(crate) fn pack(&self, params: &[f32], packed: &mut [f32], transposed: bool, form: Form) {
+        let weights = &params[self.weight..][..self.input * self.output];
+        pack(form_of(self, form), packed, weights, self.output, self.input, transposed);
     }
 
     /// `out = x W^T`, `x: [rows, input]`.

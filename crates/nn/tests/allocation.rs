@@ -46,8 +46,8 @@ fn a_step_allocates_nothing() {
     let d_out = normal(&mut rng, batch * 2, 0.01);
     let mut grads = vec![0.0; params.len()];
     let mut d_x = vec![0.0; x.len()];
-    let mut one = [0.0; 2];
-    let mut scratch = Vec::new();
+    let (three, mut few) = (&x[..18], [0.0; 6]);
+    let (weights, mut room) = (network.forward_weights(&params), network.forward_room(3));
     let mut adam = Adam::new(params.len(), 1e-3);
     for (threads, precision) in [1, 2].into_iter().flat_map(|t| [(t, Precision::F32), (t, Precision::Bf16)]) {
         let pool = Pool::new(threads).unwrap();
@@ -65,7 +65,7 @@ fn a_step_allocates_nothing() {
                 assert!(penalty.exceeding > 0);
                 adam.update(&mut params, &grads, &pool);
                 exponential_average(&mut averaged, &params, 0.01, &pool);
-                network.forward_one(&params, &x[..6], &mut one, &mut scratch);
+                network.forward_with(&params, &weights, three, &mut few, &mut room);
             };
             // Each thread makes its scratch when it first works on a product.
             for _ in 0..5 {

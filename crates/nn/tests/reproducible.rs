@@ -228,3 +228,30 @@ fn adam_follows_the_recursion() {
     let text = serde_json::to_string(&adam).unwrap();
     assert_eq!(serde_json::from_str::<Adam>(&text).unwrap(), adam);
 }
+
+/// Rows in passes of any size, with weights laid out before, against one pass over all of them: 1 takes a tile of its own,
+/// 6 and 12 fill tiles on processors with wide registers, the others leave rows over, and 300 are more than one chunk of
+/// a batch. The residual block has more terms than one panel.
+#[test]
+fn a_row_does_not_depend_on_the_rows_beside_it() {
+    let blocks = vec![
+        dense(300, true, Activation::Tanh),
+        dense(70, false, Activation::Elu),
+        BlockSpec::Residual { width: 1100 },
+    ];
+    let network = Network::new(NetworkSpec { input: 7, blocks, output: 3 }).expect("widths are positive");
+    let params = parameters(&network, 4);
+    let (batch, pool) = (300, Pool::new(2).expect("two threads start"));
+    let x = normal(&mut stream(0, "rows", 0), batch * 7, 1.0);
+    let mut cache = network.cache(batch);
+    let all = network.forward(&params, &x, batch, &mut cache, &pool).to_vec();
+    let (weights, mut room) = (network.forward_weights(&params), network.forward_room(1));
+    for rows in [1, 2, 5, 6, 7, 12, 64, 131, 300] {
+        let mut out = vec![f32::NAN; batch * 3];
+        for (x, out) in x.chunks(rows * 7).zip(out.chunks_mut(rows * 3)) {
+            network.forward_with(&params, &weights, x, out, &mut room);
+        }
+        assert!(out.iter().map(|o| o.to_bits()).eq(all.iter().map(|o| o.to_bits())), "{rows} rows at a time");
+    }
+    network.forward_with(&params, &weights, &[], &mut [], &mut room);
+}

@@ -8,7 +8,7 @@ use coptidice_data::{ActionSpace, Schema, Step, StepAction, Transitions, Transit
 
 use crate::env::{ActionSpec, EnvSpec, Environment};
 use crate::error::SimError;
-use crate::rollout::{ActorSource, EpisodeSink, Episodes, StepView, run_episodes};
+use crate::rollout::{CrewSource, EpisodeSink, Episodes, StepView, run_episodes};
 
 /// Episodes run side by side before they are handed on, which bounds the memory.
 const CHUNK: usize = 64;
@@ -178,7 +178,7 @@ impl CollectedLog {
 /// If no episode is asked for, an episode fails, or `visit` does.
 pub fn record_episodes<E: From<SimError>>(
     env: &dyn Environment,
-    actors: &impl ActorSource,
+    crews: &impl CrewSource,
     episodes: Episodes,
     mut visit: impl FnMut(u64, &EpisodeRecord) -> Result<(), E>,
 ) -> Result<(), E> {
@@ -190,7 +190,7 @@ pub fn record_episodes<E: From<SimError>>(
         let count = CHUNK.min(episodes.count - done);
         let first = episodes.first + done as u64;
         let chunk = Episodes { count, first, ..episodes };
-        let records = run_episodes(env, actors, chunk, |_| EpisodeRecord::new(env.spec()))?;
+        let records = run_episodes(env, crews, chunk, |_| EpisodeRecord::new(env.spec()))?;
         for (offset, record) in records.iter().enumerate() {
             visit(first + offset as u64, record)?;
         }
@@ -205,10 +205,10 @@ pub fn record_episodes<E: From<SimError>>(
 /// If no episode is asked for, or one fails.
 pub fn collect(
     env: &dyn Environment,
-    actors: &impl ActorSource,
+    crews: &impl CrewSource,
     episodes: Episodes,
 ) -> Result<Transitions, SimError> {
     let mut log = CollectedLog::new(env.spec())?;
-    record_episodes(env, actors, episodes, |_, record| log.push(record))?;
+    record_episodes(env, crews, episodes, |_, record| log.push(record))?;
     log.finish()
 }

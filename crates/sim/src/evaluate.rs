@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::env::{CostTiming, EnvSpec, Environment};
 use crate::error::SimError;
-use crate::rollout::{ActorSource, EpisodeSink, Episodes, StepView, run_episodes};
+use crate::rollout::{CrewSource, EpisodeSink, Episodes, StepView, run_episodes};
 
 /// How to evaluate.
 #[derive(Clone, Debug, PartialEq)]
@@ -153,7 +153,7 @@ impl EpisodeSink for EvaluationSink {
 /// If no episode is asked for, the limits are not one for each cost, or an episode fails.
 pub fn evaluate(
     env: &dyn Environment,
-    actors: &impl ActorSource,
+    crews: &impl CrewSource,
     options: &EvaluateOptions,
 ) -> Result<Evaluation, SimError> {
     let spec = env.spec();
@@ -167,7 +167,7 @@ pub fn evaluate(
     }
     let timing = options.timing.unwrap_or(spec.evaluation_timing);
     let recorded = options.episodes.first + options.record_paths as u64;
-    let sinks = run_episodes(env, actors, options.episodes, |episode| EvaluationSink {
+    let sinks = run_episodes(env, crews, options.episodes, |episode| EvaluationSink {
         timing,
         figures: EpisodeFigures {
             total_reward: 0.0,

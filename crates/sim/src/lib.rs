@@ -39,6 +39,7 @@ pub use error::SimError;
 pub use evaluate::{CostFigures, EpisodeFigures, EpisodePath, EvaluateOptions, Evaluation, evaluate};
 pub use registry::{EnvOptions, make, make_with};
 pub use rollout::{
-    Actor, ActorSource, EpisodeRunner, EpisodeSink, Episodes, PerThread, StepView, run_episodes,
+    Actor, Crew, CrewSource, EpisodeRunner, EpisodeSink, Episodes, OneByOne, PerRow, PerThread, StepView,
+    run_episodes,
 };
 pub use trace::{Replay, Trace, TraceError, replay};

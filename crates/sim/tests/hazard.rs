@@ -5,10 +5,10 @@ use coptidice_data::Transitions;
 use coptidice_sim::hazard::{
     Controller, HazardMap, HazardNavigation, Route, SAFE_COST_PER_STEP, Side, log_controller, logs,
 };
-use coptidice_sim::{EvaluateOptions, Evaluation, PerThread, SimError, evaluate};
+use coptidice_sim::{EvaluateOptions, Evaluation, PerRow, SimError, evaluate};
 
 fn run(route: Route, speed: f64, noise: f64) -> Evaluation {
-    let source = PerThread(|| Controller::new(HazardMap::STANDARD, route, speed, noise));
+    let source = PerRow(|| Controller::new(HazardMap::STANDARD, route, speed, noise));
     let options = EvaluateOptions { record_paths: 40, ..EvaluateOptions::new(40, 4) };
     evaluate(&HazardNavigation::new(), &source, &options).unwrap()
 }

@@ -7,8 +7,9 @@ use coptidice_core::rng::{Rng, stream};
 use coptidice_core::{CostLimit, EpisodeHorizon, LimitUnit};
 use coptidice_data::{Actions, EpisodeEnd};
 use coptidice_sim::{
-    ActionSpec, Actor, CostSpec, CostTiming, EnvSpec, Environment, Episodes, EvaluateOptions, Evaluation,
-    PerThread, PhysicsState, SimError, StepResult, collect, evaluate, make, record_episodes, registry,
+    ActionSpec, Actor, CostSpec, CostTiming, EnvSpec, Environment, EpisodeRecord, EpisodeRunner, EpisodeSink,
+    Episodes, EvaluateOptions, Evaluation, PerRow, PhysicsState, SimError, StepResult, collect, evaluate,
+    make, record_episodes, registry, run_episodes,
 };
 use rand::RngExt;
 
@@ -172,7 +173,7 @@ struct Noisy {
 }
 
 impl Actor for Noisy {
-    fn begin_episode(&mut self, _: &[f32], rng: &mut Rng) {
+    fn begin_episode(&mut self, _: u64, _: &[f32], rng: &mut Rng) {
         self.bias = rng.random_range(-0.5..0.5);
     }
     fn act(&mut self, observation: &[f32], rng: &mut Rng, action: &mut [f32]) {
@@ -188,7 +189,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
         let env = make(entry.name).unwrap();
         let with_threads = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            let source = PerThread(|| Noisy { bias: f32::NAN });
+            let source = PerRow(|| Noisy { bias: f32::NAN });
             let options = EvaluateOptions { record_paths: 3, ..EvaluateOptions::new(13, 5) };
             pool.install(|| {
                 let figures = evaluate(env.as_ref(), &source, &options).unwrap();
@@ -202,10 +203,64 @@ fn results_do_not_depend_on_the_number_of_threads() {
     }
 }
 
+/// Goes down with a probability of its own, and gives up on the third step from the top rung.
+struct Climber {
+    eagerness: f64,
+    from: f32,
+    steps: usize,
+    stumbles: bool,
+}
+
+impl Actor for Climber {
+    fn begin_episode(&mut self, episode: u64, observation: &[f32], rng: &mut Rng) {
+        self.eagerness = rng.random_range(0.2..0.8) + 0.01 * episode as f64 / 70.0;
+        (self.from, self.steps) = (observation[0], 0);
+    }
+    fn act(&mut self, observation: &[f32], rng: &mut Rng, action: &mut [f32]) {
+        self.steps += 1;
+        assert!(observation[0] <= self.from && self.from - observation[0] < self.steps as f32);
+        let stumbles = self.stumbles && self.from == 5.0 && self.steps == 3;
+        action[0] = if stumbles { 7.0 } else { f32::from(u8::from(rng.random_bool(self.eagerness))) };
+    }
+}
+
+/// Episodes of varying length leave the convoy one after another; each is what it is when run on its own, with the actor
+/// that remembers it, whatever the number of threads and so of those in step.
+#[test]
+fn episodes_in_step_are_those_run_alone() {
+    let env = Ladder::new();
+    let climber = |stumbles| Climber { eagerness: f64::NAN, from: f32::NAN, steps: 0, stumbles };
+    let mut runner = EpisodeRunner::new(&env);
+    let alone: Vec<EpisodeRecord> = (0..70)
+        .map(|episode| {
+            let mut record = EpisodeRecord::new(env.spec());
+            let [mut start, mut acting] = ["episode", "actor"].map(|purpose| stream(4, purpose, episode));
+            runner
+                .run(episode, &mut climber(false), &mut start, &mut acting, |step| record.step(step))
+                .unwrap();
+            record
+        })
+        .collect();
+    let first_from_the_top = start_rungs(70, 4).iter().position(|&rung| rung == 5).unwrap() as u64;
+    for threads in [1, 2, 5] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let run = |stumbles| {
+            let source = PerRow(move || climber(stumbles));
+            pool.install(|| {
+                run_episodes(&env, &source, Episodes::new(70, 4), |_| EpisodeRecord::new(env.spec()))
+            })
+        };
+        assert_eq!(run(false).unwrap(), alone, "{threads} threads");
+        let failed = run(true).unwrap_err();
+        let expected = SimError::Action { episode: first_from_the_top, step: 2, component: 0, value: 7.0 };
+        assert_eq!(failed, expected, "{threads} threads");
+    }
+}
+
 #[test]
 fn a_run_can_be_split_without_changing_it() {
     let env = make("rwrl/cartpole-swingup").unwrap();
-    let source = PerThread(|| Noisy { bias: 0.0 });
+    let source = PerRow(|| Noisy { bias: 0.0 });
     let part = |count, first| {
         let options = EvaluateOptions {
             episodes: Episodes { count, seed: 9, first },

@@ -449,12 +449,12 @@ fn selecting_critics_learn_the_values_of_the_policy_that_selects() {
     let one_hot: Vec<f32> =
         (0..STATES * STATES).map(|i| f32::from(u8::from(i / STATES == i % STATES))).collect();
     let selector = selection.selector(&prices);
-    let (mut values, mut scratch) = ([0.0; 6], Vec::new());
-    for (s, state) in one_hot.chunks(STATES).enumerate() {
-        selector.network.forward_one(&selector.params, state, &mut values, &mut scratch);
-        for (found, expected) in values.iter().zip(exact[s].as_flattened()) {
-            assert!((f64::from(*found) - expected).abs() < 0.05, "{found} for {expected}");
-        }
+    let (network, params) = (&selector.network, &selector.params);
+    let mut values = [[0.0; 6]; STATES];
+    let (weights, mut room) = (network.forward_weights(params), network.forward_room(STATES));
+    network.forward_with(params, &weights, &one_hot, values.as_flattened_mut(), &mut room);
+    for (found, expected) in values.as_flattened().iter().zip(exact.as_flattened().as_flattened()) {
+        assert!((f64::from(*found) - expected).abs() < 0.05, "{found} for {expected}");
     }
     assert!(selection.figures()[2] > 0.0, "the best is better than the mean");
 }

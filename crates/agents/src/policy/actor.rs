@@ -1,39 +1,41 @@
-//! Acting step by step, without allocation.
+//! Acting step by step, for one process or for several in step, without allocation.
+
+use std::sync::Arc;
 
 use super::selector::Room;
 use super::{ActError, Acting, Policy};
 use coptidice_core::rng::Rng;
+use coptidice_nn::{ForwardRoom, ForwardWeights};
 
-/// Chooses actions one observation at a time. Owns its working storage: a step allocates nothing.
+/// Chooses actions, for one observation or for several at once. Owns its working storage: a step allocates nothing, except
+/// the first with more observations than any before. Clones share the parameters, so that each thread can have one; there
+/// its first step allocates.
 #[derive(Clone, Debug)]
 pub struct Actor {
     policy: Policy,
     acting: Acting,
+    weights: Arc<ForwardWeights>,
+    room: ForwardRoom,
+    /// `[rows * O]`.
     normalized: Vec<f32>,
+    /// `[rows * head.outputs()]`.
     outputs: Vec<f32>,
-    scratch: Vec<f32>,
-    /// Where there is something to select by.
-    room: Option<Room>,
+    /// Where actions are selected and there is something to select by.
+    selection: Option<Room>,
 }
 
 impl Actor {
     pub(super) fn new(policy: Policy, acting: Acting) -> Self {
-        let mut actor = Self {
+        let selector = policy.selector().filter(|_| acting == Acting::Select);
+        Self {
             acting,
+            weights: Arc::new(policy.network().forward_weights(policy.params())),
+            room: policy.network().forward_room(1),
             normalized: vec![0.0; policy.observation_width()],
             outputs: vec![0.0; policy.head().outputs()],
-            scratch: Vec::new(),
-            room: policy.selector().map(|selector| selector.room(policy.head())),
+            selection: selector.map(|selector| selector.room(policy.head())),
             policy,
-        };
-        // The first pass sizes the networks' scratch.
-        actor.forward();
-        if acting == Acting::Select {
-            let mut action = vec![0.0; actor.policy.action_width()];
-            // That the values of an observation of nothing are finite is not needed here.
-            let _ = actor.select(&mut action);
         }
-        actor
     }
 
     /// The policy.
@@ -55,30 +57,48 @@ impl Actor {
     /// # Errors
     /// [`ActError`] for wrong lengths, and for observations that are not finite or overflow the network.
     pub fn act(&mut self, observation: &[f32], rng: &mut Rng, action: &mut [f32]) -> Result<(), ActError> {
-        let expected = self.policy.action_width();
-        if action.len() != expected {
-            return Err(ActError::ActionLength { expected, found: action.len() });
-        }
-        self.policy.check_observation(observation, 0)?;
-        self.policy.normalizer().apply(observation, &mut self.normalized);
-        self.forward();
-        // Both ends: an infinity that enters the network need not come out of it.
-        if self.normalized.iter().chain(&self.outputs).any(|x| !x.is_finite()) {
-            return Err(ActError::Overflow { row: 0 });
-        }
-        if self.acting == Acting::Select {
-            return self.select(action);
-        }
-        self.policy.head().act(&self.outputs, self.acting, rng, action);
-        self.policy.clip(action);
-        Ok(())
+        self.act_rows(observation, std::slice::from_mut(rng), action)
     }
 
-    fn select(&mut self, action: &mut [f32]) -> Result<(), ActError> {
-        let (Some(selector), Some(room)) = (self.policy.selector(), &mut self.room) else {
-            return Err(ActError::NoSelector);
-        };
-        selector.choose(&self.policy, &self.normalized, &self.outputs, room, action)
+    /// Writes the actions for `B` observations, `[B * O]` to `[B * action_width]`, in one pass of the network; row `b` draws
+    /// from `rngs[b]`. What a row gets is the same bits whatever the other rows are: that of [`Actor::act`].
+    ///
+    /// # Errors
+    /// As [`Actor::act`], naming the row. The actions are unspecified then.
+    pub fn act_rows(
+        &mut self,
+        observations: &[f32],
+        rngs: &mut [Rng],
+        actions: &mut [f32],
+    ) -> Result<(), ActError> {
+        let (policy, rows) = (&self.policy, rngs.len());
+        let (columns, width) = (policy.observation_width(), policy.action_width());
+        if actions.len() != rows * width {
+            return Err(ActError::ActionLength { expected: rows * width, found: actions.len() });
+        }
+        if observations.len() != rows * columns {
+            let expected = rows * columns;
+            return Err(ActError::ObservationLength { expected, found: observations.len() });
+        }
+        for (row, observation) in observations.chunks_exact(columns).enumerate() {
+            policy.check_observation(observation, row)?;
+        }
+        self.forward(observations)?;
+        let Self { policy, acting, normalized, outputs, selection, .. } = self;
+        let (head, normalized) = (policy.head(), &normalized[..rows * columns]);
+        let outputs = &outputs[..rows * head.outputs()];
+        if *acting == Acting::Select {
+            let (Some(selector), Some(room)) = (policy.selector(), selection) else {
+                return Err(ActError::NoSelector);
+            };
+            return selector.choose(policy, normalized, outputs, room, actions);
+        }
+        let each = outputs.chunks_exact(head.outputs()).zip(actions.chunks_exact_mut(width));
+        for ((outputs, action), rng) in each.zip(rngs) {
+            head.act(outputs, *acting, rng, action);
+            policy.clip(action);
+        }
+        Ok(())
     }
 
     /// The index of the action for `observation`, for a policy with finitely many actions.
@@ -95,8 +115,24 @@ impl Actor {
         Ok(action[0] as u32)
     }
 
-    fn forward(&mut self) {
-        let policy = &self.policy;
-        policy.network().forward_one(policy.params(), &self.normalized, &mut self.outputs, &mut self.scratch);
+    /// Normalises the observations and passes them through the network.
+    fn forward(&mut self, observations: &[f32]) -> Result<(), ActError> {
+        let Self { policy, weights, room, normalized, outputs, .. } = self;
+        let (columns, width) = (policy.observation_width(), policy.head().outputs());
+        let rows = observations.len() / columns;
+        if normalized.len() < rows * columns {
+            normalized.resize(rows * columns, 0.0);
+            outputs.resize(rows * width, 0.0);
+        }
+        let (normalized, outputs) = (&mut normalized[..rows * columns], &mut outputs[..rows * width]);
+        policy.normalizer().apply(observations, normalized);
+        policy.network().forward_with(policy.params(), weights, normalized, outputs, room);
+        // Both ends: an infinity that enters the network need not come out of it.
+        for (values, width) in [(&*normalized, columns), (&*outputs, width)] {
+            if let Some(bad) = values.iter().position(|x| !x.is_finite()) {
+                return Err(ActError::Overflow { row: bad / width });
+            }
+        }
+        Ok(())
     }
 }

@@ -220,9 +220,9 @@ pub enum PolicyDefect {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ActError {
     /// Wrong number of values.
-    #[error("an observation of {found} values where the policy takes {expected}")]
+    #[error("{found} observed values where the policy takes {expected}")]
     ObservationLength {
-        /// Columns of the policy.
+        /// Columns of the policy, times the observations at once.
         expected: usize,
         /// Values given.
         found: usize,
@@ -246,9 +246,9 @@ pub enum ActError {
         value: f32,
     },
     /// The action's buffer has the wrong length.
-    #[error("room for {found} values where an action takes {expected}")]
+    #[error("room for {found} values where actions take {expected}")]
     ActionLength {
-        /// Numbers per action.
+        /// Numbers per action, times the actions at once.
         expected: usize,
         /// Room given.
         found: usize,
@@ -273,4 +273,17 @@ pub enum ActError {
     /// Asked for indices or probabilities of actions where actions are continuous.
     #[error("continuous actions have no indices or probabilities; use act and log_prob")]
     Continuous,
+}
+
+impl ActError {
+    /// The same of a row that comes after `rows` others.
+    pub(super) fn after(self, rows: usize) -> Self {
+        match self {
+            ActError::NotFinite { row, column, value } => {
+                ActError::NotFinite { row: rows + row, column, value }
+            }
+            ActError::Overflow { row } => ActError::Overflow { row: rows + row },
+            other => other,
+        }
+    }
 }

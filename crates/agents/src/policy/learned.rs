@@ -1,8 +1,9 @@
 //! The policy: everything needed to act, checked once.
 
 use super::{ActError, Acting, ActionBatch, Actor, Head, Normalizer, PolicyAbout, PolicyDefect, Selector};
-use coptidice_core::rng;
+use coptidice_core::rng::{self, Rng};
 use coptidice_nn::{Network, Pool};
+use rayon::prelude::*;
 use std::sync::Arc;
 
 /// Observations worked on at once by the batch methods: enough to fill the matrix products, small enough to stay
@@ -187,32 +188,36 @@ impl Policy {
         seed: u64,
         pool: &Pool,
     ) -> Result<Vec<f32>, ActError> {
-        let width = self.action_width();
+        let (columns, width) = (self.observation_width(), self.action_width());
         let mut actions = vec![0.0; self.rows(observations)? * width];
-        let outputs_width = self.head().outputs();
-        let mut selection = match acting {
-            Acting::Select => {
-                let selector = self.selector().ok_or(ActError::NoSelector)?;
-                let most = CHUNK.min(observations.len() / self.observation_width());
-                Some((selector, selector.batch_room(self.head(), most)))
-            }
-            _ => None,
+        let actor = self.actor_with(acting);
+        let chunk = |actor: &mut Actor, index: usize, observations: &[f32], actions: &mut [f32]| {
+            let first = index * CHUNK;
+            let rows = first..first + actions.len() / width;
+            let mut rngs: Vec<Rng> = rows.map(|row| rng::stream(seed, "act_batch", row as u64)).collect();
+            actor.act_rows(observations, &mut rngs, actions).map_err(|error| error.after(first))
         };
-        self.for_chunks(observations, pool, |first, normalized, outputs| {
-            if let Some((selector, room)) = &mut selection {
-                let rows = outputs.len() / outputs_width;
-                let actions = &mut actions[first * width..(first + rows) * width];
-                return selector.choose_batch(self, first, normalized, outputs, room, actions, pool);
+        if pool.threads() == 1 {
+            let mut actor = actor;
+            let chunks = observations.chunks(CHUNK * columns).zip(actions.chunks_mut(CHUNK * width));
+            for (index, (observations, actions)) in chunks.enumerate() {
+                chunk(&mut actor, index, observations, actions)?;
             }
-            for (i, outputs) in outputs.chunks_exact(outputs_width).enumerate() {
-                let row = first + i;
-                let action = &mut actions[row * width..(row + 1) * width];
-                let mut rng = rng::stream(seed, "act_batch", row as u64);
-                self.head().act(outputs, acting, &mut rng, action);
-                self.clip(action);
-            }
-            Ok(())
-        })?;
+        } else {
+            let results: Vec<Result<(), ActError>> = pool.install(|| {
+                let chunks =
+                    observations.par_chunks(CHUNK * columns).zip(actions.par_chunks_mut(CHUNK * width));
+                chunks
+                    .enumerate()
+                    .map_init(
+                        || actor.clone(),
+                        |actor, (index, (observations, actions))| chunk(actor, index, observations, actions),
+                    )
+                    .collect()
+            });
+            // The first of them, whichever came first.
+            results.into_iter().collect::<Result<(), ActError>>()?;
+        }
         Ok(actions)
     }
 
@@ -231,7 +236,7 @@ impl Policy {
         self.check_actions(actions, rows)?;
         let width = self.action_width();
         let mut values = vec![0.0; rows];
-        self.for_chunks(observations, pool, |first, _, outputs| {
+        self.for_chunks(observations, pool, |first, outputs| {
             let count = outputs.len() / self.head().outputs();
             let range = first..first + count;
             let chunk = match actions {
@@ -241,7 +246,6 @@ impl Policy {
                 ActionBatch::Discrete(all) => ActionBatch::Discrete(&all[range.clone()]),
             };
             self.head().log_prob(outputs, chunk, &mut values[range], pool);
-            Ok(())
         })?;
         Ok(values)
     }
@@ -255,12 +259,11 @@ impl Policy {
             return Err(ActError::Continuous);
         };
         let mut values = vec![0.0; self.rows(observations)? * actions];
-        self.for_chunks(observations, pool, |first, _, outputs| {
+        self.for_chunks(observations, pool, |first, outputs| {
             let into = &mut values[first * actions..][..outputs.len()];
             for (logits, out) in outputs.chunks_exact(actions).zip(into.chunks_exact_mut(actions)) {
                 super::acting::softmax(logits, out);
             }
-            Ok(())
         })?;
         Ok(values)
     }
@@ -318,12 +321,12 @@ impl Policy {
         }
     }
 
-    /// Runs the network over chunks of rows and hands on `(first row, normalised observations, outputs)`.
+    /// Runs the network over chunks of rows and hands on `(first row, outputs)`.
     fn for_chunks(
         &self,
         observations: &[f32],
         pool: &Pool,
-        mut take: impl FnMut(usize, &[f32], &[f32]) -> Result<(), ActError>,
+        mut take: impl FnMut(usize, &[f32]),
     ) -> Result<(), ActError> {
         let columns = self.observation_width();
         let outputs_width = self.head().outputs();
@@ -345,7 +348,7 @@ impl Policy {
             if let Some(bad) = outputs.iter().position(|x| !x.is_finite()) {
                 return Err(ActError::Overflow { row: first + bad / outputs_width });
             }
-            take(first, normalized, outputs)?;
+            take(first, outputs);
         }
         Ok(())
     }

@@ -30,7 +30,8 @@
 
 use super::acting::largest;
 use super::{ActError, Head, Normalizer, Policy, PolicyDefect};
-use coptidice_nn::{Cache, Network, Pool};
+use coptidice_nn::{ForwardRoom, ForwardWeights, Network};
+use std::sync::Arc;
 
 /// Most candidates of a continuous policy.
 pub const MAX_CANDIDATES: usize = 1024;
@@ -69,22 +70,33 @@ pub enum Candidates {
     },
 }
 
-/// Working storage for one observation at a time.
+/// Rows that pass through the critic together: as many candidates of every observation as fit, one at least.
+const ROWS: usize = 64;
+
+/// Working storage; it grows to the most observations that came together.
 #[derive(Clone, Debug)]
 pub(super) struct Room {
+    weights: Arc<ForwardWeights>,
+    room: ForwardRoom,
     inputs: Vec<f32>,
     values: Vec<f32>,
     candidate: Vec<f32>,
-    scratch: Vec<f32>,
+    /// Of every observation the largest worth so far, and whose it is.
+    best: Vec<(f32, usize)>,
 }
 
-/// Working storage for many observations at once.
-pub(super) struct BatchRoom {
-    cache: Cache,
-    inputs: Vec<f32>,
-    candidate: Vec<f32>,
-    /// Of every row the largest worth so far, and whose it is.
-    best: Vec<(f32, usize)>,
+impl Room {
+    fn grow(&mut self, inputs: usize, values: usize, observations: usize) {
+        if self.inputs.len() < inputs {
+            self.inputs.resize(inputs, 0.0);
+        }
+        if self.values.len() < values {
+            self.values.resize(values, 0.0);
+        }
+        if self.best.len() < observations {
+            self.best.resize(observations, (0.0, 0));
+        }
+    }
 }
 
 impl Selector {
@@ -156,102 +168,95 @@ impl Selector {
     }
 
     pub(super) fn room(&self, head: Head) -> Room {
+        let mut room = Room {
+            weights: Arc::new(self.network.forward_weights(&self.params)),
+            room: self.network.forward_room(ROWS),
+            inputs: Vec::new(),
+            values: Vec::new(),
+            candidate: vec![0.0; head.action_width()],
+            best: Vec::new(),
+        };
         let spec = self.network.spec();
-        let candidate = vec![0.0; head.action_width()];
-        Room { inputs: vec![0.0; spec.input], values: vec![0.0; spec.output], candidate, scratch: Vec::new() }
+        room.grow(ROWS * spec.input, ROWS * spec.output, 1);
+        room
     }
 
-    /// Writes the action for one normalised observation and what the policy's network makes of it, clipped.
+    /// Writes the actions for normalised observations (`[B * O]`) and what the policy's network makes of them, clipped.
     pub(super) fn choose(
         &self,
         policy: &Policy,
-        observation: &[f32],
-        outputs: &[f32],
-        room: &mut Room,
-        action: &mut [f32],
-    ) -> Result<(), ActError> {
-        let Room { inputs, values, candidate, scratch } = room;
-        inputs[..observation.len()].copy_from_slice(observation);
-        match &self.candidates {
-            Candidates::Drawn { draws, action: normalizer } => {
-                let mut best = f32::NEG_INFINITY;
-                for draws in draws.chunks_exact(candidate.len()) {
-                    policy.head().at_quantiles(outputs, draws, candidate);
-                    policy.clip(candidate);
-                    normalizer.apply(candidate, &mut inputs[observation.len()..]);
-                    self.network.forward_one(&self.params, inputs, values, scratch);
-                    let worth = finite(Self::worth(values, &self.prices), 0)?;
-                    if worth > best {
-                        best = worth;
-                        action.copy_from_slice(candidate);
-                    }
-                }
-            }
-            Candidates::Likely { threshold } => {
-                self.network.forward_one(&self.params, inputs, values, scratch);
-                action[0] = self.choose_likely(outputs, values, *threshold, 0)? as f32;
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn batch_room(&self, head: Head, most: usize) -> BatchRoom {
-        BatchRoom {
-            cache: self.network.cache(most),
-            inputs: vec![0.0; most * self.network.spec().input],
-            candidate: vec![0.0; head.action_width()],
-            best: vec![(0.0, 0); most],
-        }
-    }
-
-    /// [`Selector::choose`] for many rows, the first of which is called `first` in errors.
-    pub(super) fn choose_batch(
-        &self,
-        policy: &Policy,
-        first: usize,
         observations: &[f32],
         outputs: &[f32],
-        room: &mut BatchRoom,
+        room: &mut Room,
         actions: &mut [f32],
-        pool: &Pool,
     ) -> Result<(), ActError> {
-        let BatchRoom { cache, inputs, candidate, best } = room;
-        let (head, columns) = (policy.head(), policy.observation_width());
-        let (rows, width) = (observations.len() / columns, head.action_width());
+        let (head, width) = (policy.head(), policy.action_width());
+        let rows = actions.len() / width;
         match &self.candidates {
             Candidates::Drawn { draws, action: normalizer } => {
-                let joined = columns + width;
-                best[..rows].fill((f32::NEG_INFINITY, 0));
-                for (j, draws) in draws.chunks_exact(width).enumerate() {
-                    let each = outputs.chunks_exact(head.outputs()).zip(observations.chunks_exact(columns));
-                    for (input, (outputs, observation)) in inputs.chunks_exact_mut(joined).zip(each) {
-                        head.at_quantiles(outputs, draws, candidate);
-                        policy.clip(candidate);
-                        input[..columns].copy_from_slice(observation);
-                        normalizer.apply(candidate, &mut input[columns..]);
-                    }
-                    let inputs = &inputs[..rows * joined];
-                    let values = self.network.forward(&self.params, inputs, rows, cache, pool);
-                    let values = values.chunks_exact(1 + self.prices.len());
-                    for (row, (best, values)) in best[..rows].iter_mut().zip(values).enumerate() {
-                        let worth = finite(Self::worth(values, &self.prices), first + row)?;
-                        if worth > best.0 {
-                            *best = (worth, j);
-                        }
-                    }
+                let per_pass = (ROWS / rows.max(1)).max(1);
+                room.grow(
+                    per_pass * rows * self.network.spec().input,
+                    per_pass * rows * (1 + self.prices.len()),
+                    rows,
+                );
+                room.best[..rows].fill((f32::NEG_INFINITY, 0));
+                for (pass, draws) in draws.chunks(per_pass * width).enumerate() {
+                    self.weigh(policy, observations, outputs, (draws, normalizer), pass * per_pass, room)?;
                 }
                 let each = outputs.chunks_exact(head.outputs()).zip(actions.chunks_exact_mut(width));
-                for ((outputs, action), &(_, j)) in each.zip(&*best) {
+                for ((outputs, action), &(_, j)) in each.zip(&room.best) {
                     head.at_quantiles(outputs, &draws[j * width..(j + 1) * width], action);
                     policy.clip(action);
                 }
             }
             Candidates::Likely { threshold } => {
-                let values = self.network.forward(&self.params, observations, rows, cache, pool);
-                let each = outputs.chunks_exact(head.outputs()).zip(values.chunks_exact(values.len() / rows));
+                let count = self.network.spec().output;
+                room.grow(0, rows * count, 0);
+                let Room { weights, room, values, .. } = room;
+                let values = &mut values[..rows * count];
+                self.network.forward_with(&self.params, weights, observations, values, room);
+                let each = outputs.chunks_exact(head.outputs()).zip(values.chunks_exact(count));
                 for (row, (action, (logits, values))) in actions.iter_mut().zip(each).enumerate() {
-                    *action = self.choose_likely(logits, values, *threshold, first + row)? as f32;
+                    *action = self.choose_likely(logits, values, *threshold, row)? as f32;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes some candidates of every observation through the critic, candidate by candidate, and keeps the best so far;
+    /// the first of these candidates has number `first`.
+    fn weigh(
+        &self,
+        policy: &Policy,
+        observations: &[f32],
+        outputs: &[f32],
+        (draws, normalizer): (&[[f32; 2]], &Normalizer),
+        first: usize,
+        room: &mut Room,
+    ) -> Result<(), ActError> {
+        let (head, columns, width) = (policy.head(), policy.observation_width(), policy.action_width());
+        let rows = observations.len() / columns;
+        let (passing, each) = (rows * draws.len() / width, 1 + self.prices.len());
+        let Room { weights, room, inputs, values, candidate, best } = room;
+        let (inputs, values) = (&mut inputs[..passing * (columns + width)], &mut values[..passing * each]);
+        let mut places = inputs.chunks_exact_mut(columns + width);
+        for draws in draws.chunks_exact(width) {
+            let each = outputs.chunks_exact(head.outputs()).zip(observations.chunks_exact(columns));
+            for ((outputs, observation), input) in each.zip(&mut places) {
+                head.at_quantiles(outputs, draws, candidate);
+                policy.clip(candidate);
+                input[..columns].copy_from_slice(observation);
+                normalizer.apply(candidate, &mut input[columns..]);
+            }
+        }
+        self.network.forward_with(&self.params, weights, inputs, values, room);
+        for (place, values) in values.chunks_exact(each).enumerate() {
+            let (candidate, row) = (first + place / rows, place % rows);
+            let worth = finite(Self::worth(values, &self.prices), row)?;
+            if worth > best[row].0 {
+                best[row] = (worth, candidate);
             }
         }
         Ok(())

@@ -121,6 +121,16 @@ impl WithSimd for Multiply<'_> {
 
 #[inline(always)]
 fn run_multiply<S: Simd, const TILE: usize, const VECTORS: usize>(simd: S, task: Multiply<'_>) {
+    // A tile's sums are independent: a row on its own gets the same ones without the rows that fill a tile up.
+    if task.rows == 1 {
+        multiply_tiles::<S, 1, VECTORS>(simd, task);
+    } else {
+        multiply_tiles::<S, TILE, VECTORS>(simd, task);
+    }
+}
+
+#[inline(always)]
+fn multiply_tiles<S: Simd, const TILE: usize, const VECTORS: usize>(simd: S, task: Multiply<'_>) {
     let Multiply { out, x, packed, rows, depth, width, accumulate, scratch } = task;
     assert_eq!(out.len(), rows * width);
     assert!(x.len() >= rows * depth && depth > 0);

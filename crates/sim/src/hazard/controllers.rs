@@ -145,7 +145,7 @@ fn direction(from: [f64; 2], to: [f64; 2]) -> f64 {
 }
 
 impl Actor for Controller {
-    fn begin_episode(&mut self, _observation: &[f32], _rng: &mut Rng) {
+    fn begin_episode(&mut self, _: u64, _: &[f32], _: &mut Rng) {
         self.step = 0;
     }
 

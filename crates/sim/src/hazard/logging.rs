@@ -109,9 +109,9 @@ struct LoggedActor {
 }
 
 impl crate::rollout::Actor for LoggedActor {
-    fn begin_episode(&mut self, observation: &[f32], rng: &mut Rng) {
+    fn begin_episode(&mut self, episode: u64, observation: &[f32], rng: &mut Rng) {
         let controller = log_controller(self.map, self.meant_safe, f64::from(observation[1]), rng);
-        self.controller.insert(controller).begin_episode(observation, rng);
+        self.controller.insert(controller).begin_episode(episode, observation, rng);
     }
 
     fn act(&mut self, observation: &[f32], rng: &mut Rng, action: &mut [f32]) {

@@ -1,6 +1,6 @@
 //! Acting step by step and over files, and what is refused.
 
-use super::{mixed_blocks, mixture, random_policy, uniform};
+use super::{mixed_blocks, mixture, random_policy, selecting, uniform};
 use crate::policy::{ActError, Acting, ActionBatch, Head, Policy, PolicyDefect, PolicyParts};
 use coptidice_core::rng::stream;
 use coptidice_nn::Pool;
@@ -12,25 +12,38 @@ fn policies() -> [Policy; 2] {
     ]
 }
 
+/// Every way of acting of every kind of policy, those that select included.
+fn ways() -> Vec<(Policy, Acting)> {
+    let of_head = policies().into_iter().flat_map(|policy| Acting::OF_HEAD.map(|way| (policy.clone(), way)));
+    let selecting = policies().map(|policy| (selecting(&policy, 1, 3), Acting::Select));
+    of_head.chain(selecting).collect()
+}
+
+/// Observations in any company: alone, in parts of any size, and all in a file, by any number of threads.
 #[test]
-fn a_file_of_observations_gets_the_actions_of_single_steps() {
-    let pool = Pool::new(2).unwrap();
-    let observations = uniform(&mut stream(0, "observations", 0), -2.0, 2.0, 6 * 1100);
-    for policy in policies() {
-        for acting in Acting::OF_HEAD {
-            let all = policy.act_batch(&observations, acting, 7, &pool).unwrap();
-            let mut actor = policy.actor_with(acting);
-            let width = policy.action_width();
-            let mut differing = 0;
-            for (row, (x, expected)) in observations.chunks(6).zip(all.chunks(width)).enumerate() {
-                let mut action = vec![f32::NAN; width];
-                actor.act(x, &mut stream(7, "act_batch", row as u64), &mut action).unwrap();
-                // Sums in another order differ by some 1e-6; a draw at the edge of two components may fall differently.
-                differing += usize::from(action.iter().zip(expected).any(|(a, e)| (a - e).abs() > 1e-5));
+fn an_action_does_not_depend_on_the_observations_beside() {
+    let count = 1100;
+    let observations = uniform(&mut stream(0, "observations", 0), -2.0, 2.0, 6 * count);
+    for (policy, acting) in ways() {
+        let width = policy.action_width();
+        let draws = |row: usize| stream(7, "act_batch", row as u64);
+        let mut alone = vec![f32::NAN; count * width];
+        let mut actor = policy.actor_with(acting);
+        for (row, (x, action)) in observations.chunks(6).zip(alone.chunks_mut(width)).enumerate() {
+            actor.act(x, &mut draws(row), action).unwrap();
+        }
+        for rows in [2, 7, 64, 200] {
+            let mut actions = vec![f32::NAN; count * width];
+            let parts = observations.chunks(6 * rows).zip(actions.chunks_mut(width * rows));
+            for (part, (x, actions)) in parts.enumerate() {
+                let mut rngs: Vec<_> = (0..x.len() / 6).map(|row| draws(part * rows + row)).collect();
+                actor.act_rows(x, &mut rngs, actions).unwrap();
             }
-            assert!(differing <= usize::from(acting != Acting::Mean), "{acting}: {differing}");
-            let alone = policy.act_batch(&observations, acting, 7, &Pool::new(1).unwrap()).unwrap();
-            assert_eq!(all, alone, "threads change nothing");
+            assert_eq!(actions, alone, "{acting}, {rows} rows at a time");
+        }
+        for threads in [1, 2] {
+            let pool = Pool::new(threads).unwrap();
+            assert_eq!(policy.act_batch(&observations, acting, 7, &pool).unwrap(), alone, "{acting}");
         }
     }
 }
@@ -81,6 +94,12 @@ fn unusable_observations_are_refused_by_place() {
     assert_eq!(found, Err(ActError::ObservationLength { expected: 6, found: 5 }));
     let found = actor.act(&[0.0; 6], &mut rng, &mut action[..1]);
     assert_eq!(found, Err(ActError::ActionLength { expected: 2, found: 1 }));
+    let mut two = [rng.clone(), rng.clone()];
+    let found = actor.act_rows(&[0.0; 6], &mut two, &mut [0.0; 4]);
+    assert_eq!(found, Err(ActError::ObservationLength { expected: 12, found: 6 }));
+    let found = actor.act_rows(&[[0.0; 6], [3e38; 6]].concat(), &mut two, &mut [0.0; 4]);
+    assert_eq!(found, Err(ActError::Overflow { row: 1 }));
+    assert_eq!(actor.act_rows(&[], &mut [], &mut []), Ok(()));
     let found = actor.act(&[0.0, f32::INFINITY, 0.0, 0.0, 0.0, 0.0], &mut rng, &mut action);
     assert_eq!(found, Err(ActError::NotFinite { row: 0, column: 1, value: f32::INFINITY }));
     let found = actor.act(&[3e38; 6], &mut rng, &mut action);
@@ -93,8 +112,10 @@ fn unusable_observations_are_refused_by_place() {
     let found = continuous.act_batch(&observations[1..], Acting::Mean, 0, &pool);
     assert_eq!(found, Err(ActError::Rows { columns: 6, found: 3599 }));
     observations[6 * 555 + 2] = f32::NAN;
-    let found = continuous.act_batch(&observations, Acting::Mean, 0, &pool);
-    assert!(matches!(found, Err(ActError::NotFinite { row: 555, column: 2, .. })));
+    for threads in [1, 2] {
+        let found = continuous.act_batch(&observations, Acting::Mean, 0, &Pool::new(threads).unwrap());
+        assert!(matches!(found, Err(ActError::NotFinite { row: 555, column: 2, .. })));
+    }
     observations[6 * 555 + 2] = 0.0;
 
     let wrong = [

@@ -1,4 +1,4 @@
-//! Selection: against what it must choose by construction, step by step and over files, saved, and refused.
+//! Selection: against what it must choose by construction, saved, and refused.
 
 use super::{mixed_blocks, mixture, random_policy, selecting, uniform};
 use crate::policy::{
@@ -88,30 +88,16 @@ fn of_finitely_many_actions_only_likely_ones_are_looked_at() {
     assert_eq!(act(&with(0.4, 1.0)), 0.0);
 }
 
-/// With six columns and random critics two candidates of seven are within rounding (1e-6) of each other in one row of some
-/// ten thousand; the rows are fixed.
 #[test]
-fn a_file_of_observations_gets_the_actions_of_single_steps() {
+fn the_critic_has_a_say() {
     let observations = uniform(&mut stream(0, "observations", 0), -2.0, 2.0, 6 * 1100);
     for policy in policies() {
-        let all = policy.act_batch(&observations, Acting::Select, 7, &Pool::new(2).unwrap()).unwrap();
-        let (mut actor, width) = (policy.actor(), policy.action_width());
-        let mut others = 0;
-        for (x, expected) in observations.chunks(6).zip(all.chunks(width)) {
-            let mut action = vec![f32::NAN; width];
-            actor.act(x, &mut stream(0, "t", 0), &mut action).unwrap();
-            // Sums in another order differ by some 1e-6.
-            assert!(
-                action.iter().zip(expected).all(|(a, e)| (a - e).abs() < 1e-5),
-                "{action:?} {expected:?}"
-            );
-            let mut mode = vec![f32::NAN; width];
-            policy.actor_with(Acting::Mode).act(x, &mut stream(0, "t", 0), &mut mode).unwrap();
-            others += usize::from(mode.iter().zip(&action).any(|(m, a)| (m - a).abs() > 1e-3));
-        }
-        assert!(others > 50, "the critic has a say, {others}");
-        let alone = policy.act_batch(&observations, Acting::Select, 7, &Pool::new(1).unwrap()).unwrap();
-        assert_eq!(all, alone, "threads change nothing");
+        let act = |acting| policy.act_batch(&observations, acting, 7, &Pool::new(1).unwrap()).unwrap();
+        let (selected, modes) = (act(Acting::Select), act(Acting::Mode));
+        let width = policy.action_width();
+        let differ = |(a, m): (&[f32], &[f32])| a.iter().zip(m).any(|(a, m)| (a - m).abs() > 1e-3);
+        let others = selected.chunks(width).zip(modes.chunks(width)).filter(|&pair| differ(pair)).count();
+        assert!(others > 50, "{others}");
         assert_eq!(policy.act_batch(&[], Acting::Select, 0, &Pool::new(1).unwrap()), Ok(vec![]));
     }
 }
