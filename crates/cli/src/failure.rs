@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use coptidice_sim::SimError;
+
 /// A command that did not do what was asked.
 pub(crate) enum Failure {
     /// Wrong usage or unusable input: exit code 2.
@@ -69,6 +71,13 @@ impl Failure {
         };
         eprintln!("{:?}", miette::Report::new(explained));
         ExitCode::from(code)
+    }
+}
+
+/// Of a simulation under way: what was asked for has been looked at before.
+impl From<SimError> for Failure {
+    fn from(error: SimError) -> Self {
+        Failure::work(&error)
     }
 }
 

@@ -7,7 +7,6 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-#[cfg_attr(not(test), expect(dead_code, reason = "the format comes before the commands that use it"))]
 mod collect;
 mod commands;
 mod environment;

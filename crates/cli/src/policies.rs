@@ -14,9 +14,13 @@ pub(crate) fn load(path: &Path) -> Result<Policy, Failure> {
 /// A way of acting by name, which must be one of `policy`'s.
 pub(crate) fn acting(policy: &Policy, name: Option<&str>) -> Result<Option<Acting>, Failure> {
     let Some(name) = name else { return Ok(None) };
-    let acting = name.parse::<Acting>().map_err(|error| Failure::input(&error))?;
+    check(policy, name.parse::<Acting>().map_err(|error| Failure::input(&error))?).map(Some)
+}
+
+/// A way of acting, which must be one of `policy`'s.
+pub(crate) fn check(policy: &Policy, acting: Acting) -> Result<Acting, Failure> {
     if acting == Acting::Select && policy.selector().is_none() {
         return Err(Failure::input(&PolicyDefect::NoSelector));
     }
-    Ok(Some(acting))
+    Ok(acting)
 }

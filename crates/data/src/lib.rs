@@ -85,4 +85,6 @@ pub use repair::{FaultyEpisode, Repair, RepairOptions, Repaired, repair};
 pub use select::{Split, SplitError};
 pub use tabular::{TabularColumns, TabularLog, read_tabular};
 pub use transitions::{Actions, Episode, EpisodeEnd, Transitions};
-pub use write::{ConvertOptions, SplitOptions, WriteOptions, Written, convert, split, write, write_episodes};
+pub use write::{
+    ConvertOptions, LogWriter, SplitOptions, WriteOptions, Written, convert, split, write, write_episodes,
+};

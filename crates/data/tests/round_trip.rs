@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used)] // a test's unwrap is its assertion
 
 use coptidice_data::{
-    ActionSpace, Actions, CheckOptions, ConvertOptions, Format, ProblemCode, ReadOptions, Schema, Split,
-    SplitOptions, Step, StepAction, Transitions, TransitionsBuilder, WriteOptions, convert, read, split,
-    write, write_episodes,
+    ActionSpace, Actions, CheckOptions, ConvertOptions, Format, LogWriter, ProblemCode, ReadOptions, Schema,
+    Split, SplitOptions, Step, StepAction, Transitions, TransitionsBuilder, WriteOptions, convert, read,
+    split, write, write_episodes,
 };
 use proptest::prelude::*;
 
@@ -147,6 +147,83 @@ proptest! {
             prop_assert_eq!(unexpected, None, "{}", name);
         }
     }
+}
+
+/// Parts of several chunks' length (65,536 single numbers, 21,845 rows of three) and of a few rows.
+#[test]
+fn a_log_in_parts_is_the_log_in_one() {
+    let recipe = |lengths: &[usize]| Recipe {
+        dim: 3,
+        action: ActionSpace::Continuous { dim: 2 },
+        costs: 2,
+        propensity: false,
+        episodes: lengths.iter().map(|&length| (length, length % 2 == 1)).collect(),
+        known: true,
+        bits: (0..7919).map(|i| (i as f32).sin().to_bits()).collect(),
+    };
+    let lengths: [&[usize]; 4] = [&[30_000, 1], &[8], &[50_001, 70_000], &[3]];
+    let directory = tempfile::tempdir().unwrap();
+    let [in_parts, again, target] =
+        ["parts.hdf5", "again.hdf5", "log.hdf5"].map(|name| directory.path().join(name));
+    let parts: Vec<Transitions> = lengths.iter().map(|lengths| build(&recipe(lengths))).collect();
+    for path in [&in_parts, &again] {
+        let mut writer = LogWriter::create(path, &WriteOptions::default()).unwrap();
+        for part in &parts {
+            writer.append(part).unwrap();
+            assert!(!path.exists(), "only when it is complete");
+        }
+        let written = writer.finish().unwrap();
+        assert_eq!((written.transitions, written.episodes), (150_013, 6));
+    }
+    assert!(std::fs::read(&in_parts).unwrap() == std::fs::read(&again).unwrap(), "no time is in it");
+    let back = read(&in_parts, &ReadOptions::default()).unwrap();
+    assert_eq!(back.problems, []);
+    let back = back.transitions;
+    assert_eq!(back.cost_names(), ["heat", "cost"]);
+    let mut row = 0;
+    for part in &parts {
+        for i in 0..part.len() {
+            assert_eq!(back.observation(row), part.observation(i));
+            assert_eq!(back.next_observation(row), part.next_observation(i));
+            assert_eq!(back.continuous_action(row), part.continuous_action(i));
+            assert_eq!((back.reward(row), back.costs(row)), (part.reward(i), part.costs(i)));
+            assert_eq!((back.terminal(row), back.timeout(row)), (part.terminal(i), part.timeout(i)));
+            row += 1;
+        }
+    }
+    // The same log in one go.
+    write(&back, &target, &WriteOptions::default()).unwrap();
+    assert_eq!(read(&target, &ReadOptions::default()).unwrap().transitions.fingerprint(), back.fingerprint());
+}
+
+#[test]
+fn what_cannot_be_written_in_parts_leaves_nothing() {
+    let recipe = |dim, costs| Recipe {
+        dim,
+        action: ActionSpace::Continuous { dim: 1 },
+        costs,
+        propensity: false,
+        episodes: vec![(4, false)],
+        known: true,
+        bits: vec![0x3f80_0000],
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log.hdf5");
+    let begin = || LogWriter::create(&path, &WriteOptions::default()).unwrap();
+    assert_eq!(begin().finish().unwrap_err().code(), "empty");
+    for other in [recipe(2, 1), recipe(1, 0), recipe(1, 2)] {
+        let mut writer = begin();
+        writer.append(&build(&recipe(1, 1))).unwrap();
+        assert_eq!(writer.append(&build(&other)).unwrap_err().code(), "write");
+    }
+    begin().append(&build(&recipe(1, 1))).unwrap();
+    let csv = LogWriter::create(&directory.path().join("log.csv"), &WriteOptions::default());
+    assert_eq!(csv.unwrap_err().code(), "options");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    std::fs::write(&path, "of somebody").unwrap();
+    let taken = LogWriter::create(&path, &WriteOptions::default());
+    assert_eq!(taken.unwrap_err().code(), "exists");
+    assert_eq!(std::fs::read(&path).unwrap(), b"of somebody");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! One file for each command.
 
 mod act;
+mod collect;
 mod data;
 mod evaluate;
 mod export;
@@ -39,6 +40,9 @@ pub(crate) enum Command {
     /// The paper's experiments on random CMDPs: results, figure and page
     #[command(subcommand)]
     Reproduce(reproduce::Reproduce),
+    /// Logs of policies that learn in a simulator
+    #[command(subcommand)]
+    Collect(collect::Collect),
     /// Train and evaluate many variants on many logs
     Sweep(sweep::SweepCommand),
     /// Finite CMDPs, solved exactly: a policy from logs of states and actions that are names or numbers
@@ -61,6 +65,7 @@ impl Command {
             Command::Export(command) => command.run(),
             Command::Report(command) => command.run(),
             Command::Reproduce(command) => command.run(),
+            Command::Collect(command) => command.run(),
             Command::Sweep(command) => command.run(),
             Command::Tabular(command) => command.run(),
             Command::Sim(command) => command.run(),

@@ -3,6 +3,7 @@
 mod arrays;
 mod hdf5;
 mod npy;
+mod parts;
 mod table;
 
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use crate::select::Split;
 use crate::transitions::{Episode, Transitions};
 
 pub(crate) use arrays::numeric;
+pub use parts::LogWriter;
 
 /// How to write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,33 +84,59 @@ pub fn write_episodes(
     if selection.rows == 0 {
         return Err(DataError::Empty { path: path.to_owned() });
     }
-    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        std::fs::create_dir_all(parent).map_err(|e| DataError::io(parent, "create", e))?;
-    }
-    let draft = draft_path(path);
-    if !replaceable(&draft) {
-        return Err(DataError::Foreign { path: draft });
-    }
-    remove(&draft)?;
-    let result = match format {
-        Format::Hdf5 => hdf5::write(&selection, &draft),
-        Format::Npz => npy::write_npz(&selection, &draft),
-        Format::NpyDirectory => npy::write_directory(&selection, &draft),
-        Format::Csv => table::write_csv(&selection, &draft),
-        Format::Parquet => table::write_parquet(&selection, &draft),
+    let draft = Draft::begin(path, options)?;
+    match format {
+        Format::Hdf5 => hdf5::write(&selection, draft.path())?,
+        Format::Npz => npy::write_npz(&selection, draft.path())?,
+        Format::NpyDirectory => npy::write_directory(&selection, draft.path())?,
+        Format::Csv => table::write_csv(&selection, draft.path())?,
+        Format::Parquet => table::write_parquet(&selection, draft.path())?,
         Format::MinariDirectory => unreachable!("refused when the format was chosen"),
-    };
-    let finished = result.and_then(|()| {
-        // Once more: much may have been written there meanwhile.
-        check_target(path, options)?;
-        remove(path)?;
-        std::fs::rename(&draft, path).map_err(|e| DataError::io(path, "create", e))
-    });
-    if finished.is_err() {
-        // The first error is the one to report.
-        let _ = remove(&draft);
     }
-    finished
+    draft.finish()
+}
+
+/// A target before it is complete: a temporary name beside it. Nothing is left of it if it is not finished.
+struct Draft {
+    path: PathBuf,
+    target: PathBuf,
+    options: WriteOptions,
+}
+
+impl Draft {
+    /// Makes room for the draft of `target`, which may have to be replaced.
+    fn begin(target: &Path, options: &WriteOptions) -> Result<Self, DataError> {
+        check_target(target, options)?;
+        if let Some(parent) = target.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            std::fs::create_dir_all(parent).map_err(|e| DataError::io(parent, "create", e))?;
+        }
+        let path = draft_path(target);
+        if !replaceable(&path) {
+            return Err(DataError::Foreign { path });
+        }
+        remove(&path)?;
+        Ok(Draft { path, target: target.to_owned(), options: *options })
+    }
+
+    /// Where to write.
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Puts what was written in its place.
+    fn finish(self) -> Result<(), DataError> {
+        // Once more: much may have been written there meanwhile.
+        check_target(&self.target, &self.options)?;
+        remove(&self.target)?;
+        std::fs::rename(&self.path, &self.target).map_err(|e| DataError::io(&self.target, "create", e))
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // Not there any more once it is finished; an error before is the one to report.
+        let _ = remove(&self.path);
+    }
 }
 
 /// Refuses a target that exists, unless it may be replaced and is a file or a directory of columns.
@@ -206,6 +234,11 @@ impl<'a> Selection<'a> {
         let episodes: Vec<Episode> = episodes.iter().map(|&index| log.episodes()[index]).collect();
         let rows = episodes.iter().map(|episode| episode.len).sum();
         Selection { log, episodes, rows }
+    }
+
+    /// All episodes.
+    fn whole(log: &'a Transitions) -> Self {
+        Selection { log, episodes: log.episodes().to_vec(), rows: log.len() }
     }
 
     /// The rows in order, `size` at a time.
