@@ -195,7 +195,8 @@ impl DiceLearner {
         self.multipliers.set_gradient(&self.d_log_lambda, d_tau, d_mu);
     }
 
-    /// After [`DiceLearner::flow`].
+    /// After [`DiceLearner::flow`], while the dual trains. Fitted any longer to the few samples there may be of a state and
+    /// action, it would come to know their luck by heart.
     fn fit_advantages(&mut self, batch: &Batch, pool: &Pool) {
         if let Some(fitted) = &mut self.fitted {
             fitted.descend(batch, &self.advantages, pool);
@@ -258,7 +259,6 @@ impl Learner for DiceLearner {
             let progress = (batch.step - dual_steps) as f64 / (steps - dual_steps) as f64;
             self.extractor.set_pace((1.0 - (1.0 - LAST_PACE) * progress) as f32);
             self.flow(batch, pool);
-            self.fit_advantages(batch, pool);
             self.extractor.step(batch, &self.advantages, &self.w, pool);
             self.metrics.record_policy(&self.extractor);
             return;
