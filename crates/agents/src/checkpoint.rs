@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::config::TrainConfig;
-use crate::learner::{Learner, StateMut};
+use crate::learner::{Resumable, StateMut};
 
 const FORMAT: u32 = 1;
 const TENSORS: &str = "state.safetensors";
@@ -121,10 +121,33 @@ struct StateFile {
 /// The checkpoints of one run.
 pub(crate) struct Store {
     folder: PathBuf,
-    config: serde_json::Value,
-    data_fingerprint: String,
-    steps: u64,
-    keep: usize,
+    terms: Terms,
+}
+
+/// What the checkpoints of a run must agree with, and how many are kept.
+pub(crate) struct Terms {
+    /// The configuration without what may change.
+    pub(crate) config: serde_json::Value,
+    /// Fingerprint of the log.
+    pub(crate) data_fingerprint: String,
+    /// The last step asked for.
+    pub(crate) steps: u64,
+    /// The newest so many are kept.
+    pub(crate) keep: usize,
+}
+
+impl Terms {
+    /// Of training on a log. The number of steps may change where every step is like the others: a policy with steps of
+    /// its own has them by a share of all, and learning rates fall towards the last.
+    pub(crate) fn of(config: &TrainConfig, data_fingerprint: String) -> Self {
+        let free = FREE_FIELDS.into_iter().filter(|field| *field != "steps" || !config.draws_afterwards());
+        Terms {
+            config: comparable(config, free),
+            data_fingerprint,
+            steps: config.steps,
+            keep: config.keep_checkpoints,
+        }
+    }
 }
 
 /// What [`Store::save`] did.
@@ -137,11 +160,7 @@ pub(crate) enum Saved {
 
 impl Store {
     /// Opens `run/checkpoints`, making it if needed, and clears away what an interrupted writer left.
-    pub(crate) fn open(
-        run: &Path,
-        config: &TrainConfig,
-        data_fingerprint: String,
-    ) -> Result<Self, CheckpointError> {
+    pub(crate) fn open(run: &Path, terms: Terms) -> Result<Self, CheckpointError> {
         let folder = run.join("checkpoints");
         fs::create_dir_all(&folder).map_err(io(&folder))?;
         for (name, path) in entries(&folder)? {
@@ -149,18 +168,12 @@ impl Store {
                 fs::remove_dir_all(&path).map_err(io(&path))?;
             }
         }
-        Ok(Store::new(&folder, config, data_fingerprint))
+        Ok(Store::new(&folder, terms))
     }
 
     /// The checkpoints in `folder`, which is left as it is.
-    pub(crate) fn new(folder: &Path, config: &TrainConfig, data_fingerprint: String) -> Self {
-        Store {
-            config: comparable(config),
-            data_fingerprint,
-            steps: config.steps,
-            keep: config.keep_checkpoints,
-            folder: folder.to_owned(),
-        }
+    pub(crate) fn new(folder: &Path, terms: Terms) -> Self {
+        Store { folder: folder.to_owned(), terms }
     }
 
     /// The checkpoints there are, newest first.
@@ -173,10 +186,10 @@ impl Store {
     /// Writes a checkpoint and removes the oldest beyond the number to keep.
     pub(crate) fn save(
         &self,
-        learner: &mut dyn Learner,
+        state: &mut dyn Resumable,
         progress: &Progress,
     ) -> Result<Saved, CheckpointError> {
-        let pieces = match collect(learner, progress) {
+        let pieces = match collect(state, progress) {
             Ok(pieces) => pieces,
             Err(name) => return Ok(Saved::NotFinite(name)),
         };
@@ -194,8 +207,8 @@ impl Store {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             step: progress.step,
             window_steps: progress.window_steps,
-            data_fingerprint: self.data_fingerprint.clone(),
-            config: self.config.clone(),
+            data_fingerprint: self.terms.data_fingerprint.clone(),
+            config: self.terms.config.clone(),
             tensors_sha256: hex(&Sha256::digest(&tensors)),
         };
         let state = serde_json::to_vec_pretty(&state).expect("a struct of plain values has a JSON form");
@@ -224,14 +237,19 @@ impl Store {
     }
 
     fn prune(&self) -> Result<(), CheckpointError> {
-        for (_, path) in self.list()?.into_iter().skip(self.keep) {
+        for (_, path) in self.list()?.into_iter().skip(self.terms.keep) {
             fs::remove_dir_all(&path).map_err(io(&path))?;
         }
         Ok(())
     }
 
-    /// Puts the checkpoint at `path` into the learner.
-    pub(crate) fn load(&self, path: &Path, learner: &mut dyn Learner) -> Result<Progress, CheckpointError> {
+    /// Puts the checkpoint at `path` into a learner that reports so many metrics.
+    pub(crate) fn load(
+        &self,
+        path: &Path,
+        learner: &mut dyn Resumable,
+        metrics: usize,
+    ) -> Result<Progress, CheckpointError> {
         let damaged = |reason: String| CheckpointError::Damaged { path: path.to_owned(), reason };
         let read = |name: &str| {
             let file = path.join(name);
@@ -252,12 +270,8 @@ impl Store {
         let window = tensors.tensor("window").map_err(|error| damaged(error.to_string()))?;
         let (words, _) = window.data().as_chunks::<8>();
         let window: Vec<f64> = words.iter().map(|word| f64::from_le_bytes(*word)).collect();
-        if window.len() != learner.metric_names().len() {
-            return Err(damaged(format!(
-                "it has {} metrics, not {}",
-                window.len(),
-                learner.metric_names().len()
-            )));
+        if window.len() != metrics {
+            return Err(damaged(format!("it has {} metrics, not {metrics}", window.len())));
         }
         Ok(Progress { step: state.step, window, window_steps: state.window_steps })
     }
@@ -272,18 +286,18 @@ impl Store {
             // Written before there was a choice: of the precision, or of extractions with these settings.
             fields.entry("precision").or_insert_with(|| Precision::F32.name().into());
             for table in ["projection", "selection"] {
-                fields.entry(table).or_insert_with(|| self.config[table].clone());
+                fields.entry(table).or_insert_with(|| self.terms.config[table].clone());
             }
         }
-        if let Some((field, ours, theirs)) = difference(&self.config, &theirs, "") {
+        if let Some((field, ours, theirs)) = difference(&self.terms.config, &theirs, "") {
             return Err(CheckpointError::ConfigDiffers { path, field, ours, theirs });
         }
-        if state.data_fingerprint != self.data_fingerprint {
-            let (ours, theirs) = (self.data_fingerprint.clone(), state.data_fingerprint.clone());
+        if state.data_fingerprint != self.terms.data_fingerprint {
+            let (ours, theirs) = (self.terms.data_fingerprint.clone(), state.data_fingerprint.clone());
             return Err(CheckpointError::DataDiffers { path, ours, theirs });
         }
-        if state.step > self.steps {
-            return Err(CheckpointError::BeyondEnd { path, step: state.step, steps: self.steps });
+        if state.step > self.terms.steps {
+            return Err(CheckpointError::BeyondEnd { path, step: state.step, steps: self.terms.steps });
         }
         Ok(())
     }
@@ -302,7 +316,7 @@ impl Piece {
 }
 
 /// Copies the state, or names the first piece that is not finite.
-fn collect(learner: &mut dyn Learner, progress: &Progress) -> Result<Vec<Piece>, String> {
+fn collect(learner: &mut dyn Resumable, progress: &Progress) -> Result<Vec<Piece>, String> {
     let mut pieces = Vec::new();
     let mut bad = None;
     learner.visit_state(&mut |name, state| {
@@ -322,7 +336,7 @@ fn collect(learner: &mut dyn Learner, progress: &Progress) -> Result<Vec<Piece>,
     bad.map_or(Ok(pieces), Err)
 }
 
-fn restore(tensors: &SafeTensors<'_>, learner: &mut dyn Learner) -> Result<(), String> {
+fn restore(tensors: &SafeTensors<'_>, learner: &mut dyn Resumable) -> Result<(), String> {
     let mut problem = Ok(());
     learner.visit_state(&mut |name, state| {
         if problem.is_ok() {
@@ -356,18 +370,17 @@ fn restore_piece(tensors: &SafeTensors<'_>, name: &str, state: StateMut<'_>) -> 
     Ok(())
 }
 
-/// The configuration without its free fields, as JSON that equals itself after writing and reading. The number of steps
-/// is free where every step is like the others: a policy with steps of its own has them by a share of all, and learning
-/// rates fall towards the last.
-fn comparable(config: &TrainConfig) -> serde_json::Value {
+/// A validated configuration without its free fields, as JSON that equals itself after writing and reading.
+pub(crate) fn comparable(
+    config: &impl Serialize,
+    free: impl IntoIterator<Item = &'static str>,
+) -> serde_json::Value {
     let text =
         serde_json::to_string(config).expect("a validated configuration holds finite numbers and text");
     let mut value: serde_json::Value = serde_json::from_str(&text).expect("JSON just written is JSON");
     if let Some(fields) = value.as_object_mut() {
-        for field in FREE_FIELDS {
-            if field != "steps" || !config.draws_afterwards() {
-                fields.remove(field);
-            }
+        for field in free {
+            fields.remove(field);
         }
     }
     value
@@ -428,6 +441,6 @@ fn io(path: &Path) -> impl FnOnce(std::io::Error) -> CheckpointError {
     move |source| CheckpointError::Io { path, source }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -33,8 +33,15 @@ pub(crate) fn sound(figure: f64) -> bool {
     figure.abs() <= FIGURE_MAX
 }
 
-/// One algorithm in training. A step allocates nothing.
-pub trait Learner: Send {
+/// What a checkpoint holds.
+pub trait Resumable {
+    /// Shows every piece of the state that decides later steps, under a name, always in the same order. Saving reads
+    /// the pieces, resuming overwrites them.
+    fn visit_state(&mut self, visit: &mut dyn FnMut(&str, StateMut<'_>));
+}
+
+/// One algorithm in training on a log. A step allocates nothing.
+pub trait Learner: Resumable + Send {
     /// One gradient step on one batch. Afterwards [`Learner::metrics`] holds the losses found on the way, before the
     /// parameters moved.
     fn step(&mut self, batch: &Batch, pool: &Pool);
@@ -50,10 +57,6 @@ pub trait Learner: Send {
     /// # Errors
     /// The first quantity that is not finite or has run away.
     fn health(&self) -> Result<(), BadQuantity>;
-
-    /// Shows every piece of the state that decides later steps, under a name, always in the same order. Saving reads
-    /// the pieces, resuming overwrites them.
-    fn visit_state(&mut self, visit: &mut dyn FnMut(&str, StateMut<'_>));
 
     /// Occupancy ratios `w` of a batch, `[B]`, at the present parameters; `None` where the algorithm has none.
     fn occupancy_ratios(&mut self, batch: &Batch, pool: &Pool) -> Option<&[f32]>;

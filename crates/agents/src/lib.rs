@@ -16,6 +16,7 @@
 mod advantage;
 mod balance;
 mod bc;
+pub mod cdmpo;
 mod checkpoint;
 pub mod config;
 pub mod coptidice;

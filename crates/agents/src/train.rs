@@ -37,13 +37,14 @@ use std::path::{Path, PathBuf};
 use coptidice_data::{Split, SplitError, Transitions};
 use coptidice_nn::{NnError, Pool};
 
-use crate::checkpoint::{CheckpointError, Progress, Saved, Store};
+use crate::cdmpo::SimulatorError;
+use crate::checkpoint::{CheckpointError, Progress, Saved, Store, Terms};
 use crate::config::{ConfigError, TrainConfig};
 use crate::estimate::{Estimates, estimate};
 use crate::evaluation::{PolicyEvaluation, evaluate};
 use crate::feasibility::{InfeasibleLimit, infeasible_limit};
-use crate::learner::{BadQuantity, Learner};
-use crate::policy::{NormalizerError, Policy, PolicyDefect};
+use crate::learner::{BadQuantity, Learner, Resumable};
+use crate::policy::{NormalizerError, Policy, PolicyDefect, PolicyError};
 use crate::problem::{Problem, ProblemError};
 use crate::sampler::Sampler;
 
@@ -136,6 +137,9 @@ pub enum TrainError {
     /// The policy cannot be built.
     #[error(transparent)]
     Policy(#[from] PolicyDefect),
+    /// The policy cannot be written.
+    #[error(transparent)]
+    PolicyFile(#[from] PolicyError),
     /// Observations cannot be normalised.
     #[error(transparent)]
     Normalizer(#[from] NormalizerError),
@@ -145,6 +149,15 @@ pub enum TrainError {
     /// A checkpoint cannot be written or continued from.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// The simulator cannot be learned in.
+    #[error("{reason}; choose another environment")]
+    Unsuitable {
+        /// What it lacks.
+        reason: &'static str,
+    },
+    /// The simulator could not go on.
+    #[error("the simulator stopped: {0}")]
+    Simulator(#[source] SimulatorError),
     /// There is a run already.
     #[error("{} holds checkpoints of an earlier run; resume it, or choose another directory", directory.display())]
     RunExists {
@@ -168,10 +181,11 @@ pub fn train(
     if let Some(limit) = infeasible_limit(config, problem.data) {
         return Ok(TrainOutcome::Infeasible(limit));
     }
-    let pool = Pool::new(threads(config))?;
+    let pool = Pool::new(threads(config.threads))?;
     let mut learner = (config.algo.entry().build)(&problem)?;
-    let store = Store::open(&run.directory, config, data.fingerprint().to_string())?;
-    let progress = begin(&store, run, learner.as_mut(), observer)?;
+    let store = Store::open(&run.directory, Terms::of(config, data.fingerprint().to_string()))?;
+    let metrics = learner.metric_names().len();
+    let progress = begin(&store, run, learner.as_mut(), metrics, observer)?;
     observer.started(progress.step);
     let held_out = parts.held_out.as_ref().map(|part| problem.on(part));
     let (problem, held_out, result) = (&problem, held_out.as_ref(), None);
@@ -198,8 +212,10 @@ pub fn policy_at(config: &TrainConfig, data: &Transitions, checkpoint: &Path) ->
     let parts = Parts::of(config, data)?;
     let problem = Problem::new(config, parts.seen(data))?;
     let mut learner = (config.algo.entry().build)(&problem)?;
-    let store = Store::new(checkpoint.parent().unwrap_or(checkpoint), config, data.fingerprint().to_string());
-    let progress = store.load(checkpoint, learner.as_mut())?;
+    let terms = Terms::of(config, data.fingerprint().to_string());
+    let store = Store::new(checkpoint.parent().unwrap_or(checkpoint), terms);
+    let metrics = learner.metric_names().len();
+    let progress = store.load(checkpoint, learner.as_mut(), metrics)?;
     crate::deploy::policy(&problem, learner.as_ref(), progress.step)
 }
 
@@ -227,18 +243,20 @@ impl Parts {
     }
 }
 
-fn threads(config: &TrainConfig) -> usize {
-    match config.threads {
+/// The number of threads that a configuration asks for.
+pub(crate) fn threads(asked: usize) -> usize {
+    match asked {
         0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         threads => threads,
     }
 }
 
 /// Resumes, or starts from nothing.
-fn begin(
+pub(crate) fn begin(
     store: &Store,
     run: &TrainIo,
-    learner: &mut dyn Learner,
+    learner: &mut dyn Resumable,
+    metrics: usize,
     observer: &mut dyn Observer,
 ) -> Result<Progress, TrainError> {
     let found = store.list()?;
@@ -247,7 +265,7 @@ fn begin(
     }
     let mut first_damage = None;
     for (_, path) in found {
-        match store.load(&path, learner) {
+        match store.load(&path, learner, metrics) {
             Ok(progress) => return Ok(progress),
             Err(damage @ CheckpointError::Damaged { .. }) => {
                 observer.skipped(&damage);
@@ -258,7 +276,7 @@ fn begin(
     }
     match first_damage {
         Some(damage) => Err(damage.into()),
-        None => Ok(Progress { window: vec![0.0; learner.metric_names().len()], ..Progress::default() }),
+        None => Ok(Progress { window: vec![0.0; metrics], ..Progress::default() }),
     }
 }
 

@@ -1,7 +1,7 @@
 //! A network with everything its training needs.
 
 use coptidice_core::rng::stream;
-use coptidice_nn::{Adam, Cache, Network, NetworkSpec, NnError, Pool};
+use coptidice_nn::{Adam, Cache, Network, NetworkSpec, NnError, Pool, Precision};
 
 use crate::config::TrainConfig;
 use crate::learner::StateMut;
@@ -26,11 +26,23 @@ impl TrainedNetwork {
         learning_rate: f32,
         max_batch: usize,
     ) -> Result<Self, NnError> {
+        Self::seeded(config.seed, config.precision, spec, purpose, learning_rate, max_batch)
+    }
+
+    /// [`Self::new`] where there is no log.
+    pub(crate) fn seeded(
+        seed: u64,
+        precision: Precision,
+        spec: NetworkSpec,
+        purpose: &str,
+        learning_rate: f32,
+        max_batch: usize,
+    ) -> Result<Self, NnError> {
         let network = Network::new(spec)?;
-        let params = network.init(&mut stream(config.seed, purpose, 0));
+        let params = network.init(&mut stream(seed, purpose, 0));
         let adam = Adam::new(params.len(), learning_rate);
         let grads = vec![0.0; params.len()];
-        let cache = network.cache_in(max_batch, config.precision)?;
+        let cache = network.cache_in(max_batch, precision)?;
         Ok(TrainedNetwork { network, params, grads, adam, cache, learning_rate })
     }
 

@@ -4,7 +4,7 @@ use coptidice_nn::Pool;
 
 use crate::TrainError;
 use crate::extraction::PolicyTrainer;
-use crate::learner::{BadQuantity, Learner, StateMut};
+use crate::learner::{BadQuantity, Learner, Resumable, StateMut};
 use crate::problem::Problem;
 use crate::sampler::Batch;
 
@@ -27,6 +27,12 @@ impl BcLearner {
     }
 }
 
+impl Resumable for BcLearner {
+    fn visit_state(&mut self, visit: &mut dyn FnMut(&str, StateMut<'_>)) {
+        self.policy.visit_state(visit);
+    }
+}
+
 impl Learner for BcLearner {
     fn step(&mut self, batch: &Batch, pool: &Pool) {
         self.values[0] = self.policy.step(batch, &self.weights, pool);
@@ -46,10 +52,6 @@ impl Learner for BcLearner {
             return Ok(());
         }
         Err(BadQuantity { quantity: "loss/policy".into(), value: loss, advice: "lower policy_learning_rate" })
-    }
-
-    fn visit_state(&mut self, visit: &mut dyn FnMut(&str, StateMut<'_>)) {
-        self.policy.visit_state(visit);
     }
 
     fn occupancy_ratios(&mut self, _: &Batch, _: &Pool) -> Option<&[f32]> {

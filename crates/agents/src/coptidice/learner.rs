@@ -12,7 +12,7 @@ use crate::TrainError;
 use crate::advantage::AdvantageNetwork;
 use crate::config::{Successors, TrainConfig};
 use crate::extraction::Extractor;
-use crate::learner::{BadQuantity, Learner, StateMut};
+use crate::learner::{BadQuantity, Learner, Resumable, StateMut};
 use crate::policy::Selector;
 use crate::problem::{Problem, ValueScale};
 use crate::sampler::Batch;
@@ -252,6 +252,24 @@ fn largest(values: &[f32]) -> f64 {
     f64::from(top)
 }
 
+impl Resumable for DiceLearner {
+    fn visit_state(&mut self, visit: &mut dyn FnMut(&str, StateMut<'_>)) {
+        self.nu.visit_state("nu", visit);
+        if let Some(bound) = &mut self.bound {
+            bound.chi.visit_state("chi", visit);
+        }
+        self.multipliers.visit_state(visit);
+        if let Some(fitted) = &mut self.fitted {
+            fitted.visit_state("dual_advantage", visit);
+        }
+        self.extractor.visit_state(visit);
+        if self.config.draws_afterwards() {
+            // The dual's last figures are reported until the end.
+            self.metrics.visit_state(visit);
+        }
+    }
+}
+
 impl Learner for DiceLearner {
     fn step(&mut self, batch: &Batch, pool: &Pool) {
         let (dual_steps, steps) = (self.config.dual_steps(), self.config.steps);
@@ -287,22 +305,6 @@ impl Learner for DiceLearner {
     fn health(&self) -> Result<(), BadQuantity> {
         self.figures.check(&self.multipliers, &self.value_scale, &self.cost_names)?;
         self.extractor.health()
-    }
-
-    fn visit_state(&mut self, visit: &mut dyn FnMut(&str, StateMut<'_>)) {
-        self.nu.visit_state("nu", visit);
-        if let Some(bound) = &mut self.bound {
-            bound.chi.visit_state("chi", visit);
-        }
-        self.multipliers.visit_state(visit);
-        if let Some(fitted) = &mut self.fitted {
-            fitted.visit_state("dual_advantage", visit);
-        }
-        self.extractor.visit_state(visit);
-        if self.config.draws_afterwards() {
-            // The dual's last figures are reported until the end.
-            self.metrics.visit_state(visit);
-        }
     }
 
     fn occupancy_ratios(&mut self, batch: &Batch, pool: &Pool) -> Option<&[f32]> {
