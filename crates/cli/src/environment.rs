@@ -24,10 +24,15 @@ pub(crate) struct EnvironmentArguments {
 }
 
 impl EnvironmentArguments {
+    /// Its parameters.
+    pub(crate) fn options(&self) -> EnvOptions {
+        let Self { safety_coeff, constraints, threshold, .. } = self;
+        EnvOptions { safety_coeff: *safety_coeff, constraints: constraints.clone(), threshold: *threshold }
+    }
+
     /// The environment.
     pub(crate) fn make(self) -> Result<Box<dyn Environment>, Failure> {
-        let EnvironmentArguments { env, safety_coeff, constraints, threshold } = self;
-        environment(&env, &EnvOptions { safety_coeff, constraints, threshold })
+        environment(&self.env, &self.options())
     }
 }
 

@@ -7,8 +7,13 @@ use toml::{Table, Value};
 
 use crate::failure::Failure;
 
-/// Reads the file, if any, and lays each `KEY=VALUE` over it.
+/// Reads a configuration of training on a log from [`read_table`].
 pub(crate) fn read(file: Option<&Path>, settings: &[String]) -> Result<RawConfig, Failure> {
+    from_table(read_table(file, settings)?)
+}
+
+/// Reads the file, if any, and lays each `KEY=VALUE` over it.
+pub(crate) fn read_table(file: Option<&Path>, settings: &[String]) -> Result<Table, Failure> {
     let mut table = match file {
         Some(path) => {
             let text = std::fs::read_to_string(path).map_err(|error| {
@@ -35,7 +40,7 @@ pub(crate) fn read(file: Option<&Path>, settings: &[String]) -> Result<RawConfig
         }
         place(&mut table, key.trim(), parsed)?;
     }
-    from_table(table)
+    Ok(table)
 }
 
 /// Lays one table over another: tables inside are laid over each other in turn, all else is replaced.

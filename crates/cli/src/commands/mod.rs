@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Data(data::Data),
     /// Train a policy on a log under cost limits
     Train(train::Train),
+    /// Learn policies in a simulator under several limits: a pool, and logs mixed from one
+    Collect(collect::Collect),
     /// Measure a trained policy in a simulator
     Evaluate(evaluate::Evaluate),
     /// Actions of a trained policy for a file of observations
@@ -40,9 +42,6 @@ pub(crate) enum Command {
     /// The paper's experiments on random CMDPs: results, figure and page
     #[command(subcommand)]
     Reproduce(reproduce::Reproduce),
-    /// Logs of policies that learn in a simulator
-    #[command(subcommand)]
-    Collect(collect::Collect),
     /// Train and evaluate many variants on many logs
     Sweep(sweep::SweepCommand),
     /// Finite CMDPs, solved exactly: a policy from logs of states and actions that are names or numbers
@@ -60,12 +59,12 @@ impl Command {
             Command::Quickstart(command) => command.run(),
             Command::Data(command) => command.run(),
             Command::Train(command) => command.run(),
+            Command::Collect(command) => command.run(),
             Command::Evaluate(command) => command.run(),
             Command::Act(command) => command.run(),
             Command::Export(command) => command.run(),
             Command::Report(command) => command.run(),
             Command::Reproduce(command) => command.run(),
-            Command::Collect(command) => command.run(),
             Command::Sweep(command) => command.run(),
             Command::Tabular(command) => command.run(),
             Command::Sim(command) => command.run(),

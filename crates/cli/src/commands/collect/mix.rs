@@ -1,8 +1,8 @@
-//! `coptidice collect`: logs of policies that learn in a simulator.
+//! `coptidice collect mix`: logs from a pool of policies.
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::Args;
 use coptidice_agents::policy::Acting;
 use coptidice_core::CostLimit;
 use coptidice_data::WriteOptions;
@@ -15,23 +15,6 @@ use crate::environment::environment;
 use crate::failure::{Done, Failure};
 use crate::output::line;
 use crate::run_directory::write_json;
-
-/// What to collect.
-#[derive(Subcommand)]
-pub(crate) enum Collect {
-    /// Mix a log from the policies of a pool: a share of the episodes of those that keep a cost limit, the rest of those
-    /// that do not
-    Mix(MixCommand),
-}
-
-impl Collect {
-    /// Does it.
-    pub(crate) fn run(self) -> Done {
-        match self {
-            Collect::Mix(command) => command.run(),
-        }
-    }
-}
 
 /// Flags of `collect mix`.
 #[derive(Args)]
@@ -69,7 +52,8 @@ pub(crate) struct MixCommand {
 }
 
 impl MixCommand {
-    fn run(self) -> Done {
+    /// Mixes, and says what came of it.
+    pub(super) fn run(self) -> Done {
         let summary = self.out.with_extension("json");
         crate::output::check_target(&summary, self.overwrite)?;
         let pool = Pool::read(&self.pool)?;

@@ -1,0 +1,179 @@
+//! `coptidice collect`: a pool of policies, learned in a simulator under several limits; and logs from one.
+
+mod mix;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use coptidice_agents::TrainOutcome;
+use coptidice_agents::cdmpo::CdmpoConfig;
+
+use crate::collect::pool::Pool;
+use crate::collect::training::{Collection, Measure};
+use crate::environment::EnvironmentArguments;
+use crate::failure::{Done, Failure};
+use crate::progress::Progress;
+use crate::training::stop_on_interrupt;
+
+/// `collect`: makes a pool unless something is to be done with one.
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct Collect {
+    #[command(subcommand)]
+    with_pool: Option<WithPool>,
+    #[command(flatten)]
+    make_pool: Option<MakePool>,
+}
+
+/// What to do with a pool.
+#[derive(Subcommand)]
+enum WithPool {
+    /// Mix a log from the policies of a pool: a share of the episodes of those that keep a cost limit, the rest of those
+    /// that do not
+    Mix(mix::MixCommand),
+}
+
+impl Collect {
+    /// Does it.
+    pub(crate) fn run(self) -> Done {
+        match (self.with_pool, self.make_pool) {
+            (Some(WithPool::Mix(command)), _) => command.run(),
+            (None, Some(command)) => command.run(),
+            (None, None) => Err(Failure::usage(
+                "nothing to collect",
+                "give --env, --limits and --out, or see `coptidice collect --help`",
+            )),
+        }
+    }
+}
+
+/// Flags of `collect`.
+#[derive(Args)]
+struct MakePool {
+    #[command(flatten)]
+    environment: EnvironmentArguments,
+    /// Limits on the average of each cost per step, one run for each, as in 0.02,0.05,0.1
+    #[arg(long, value_name = "LIMIT,...", value_delimiter = ',', required = true)]
+    limits: Vec<f64>,
+    /// Environment steps of each run [default: 100000]
+    #[arg(long)]
+    steps: Option<u64>,
+    /// The pool's folder; one that is there is gone on with
+    #[arg(long, value_name = "POOL")]
+    out: PathBuf,
+    /// Seed of every random stream of the runs; a pool may hold runs of several [default: 0]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Threads; they change the speed, never the result [default: one]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Environment steps between checkpoints, each of which is a policy of the pool [default: 10000]
+    #[arg(long, value_name = "STEPS")]
+    checkpoint_every: Option<u64>,
+    /// Episodes by which each policy of the pool is measured
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    episodes: u32,
+    /// Configuration file of the learner (TOML); flags and --set come on top of it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// One setting of the learner's configuration, as in `--set gamma=0.995`
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+/// Seed of the episodes that policies are measured by.
+const MEASURE_SEED: u64 = 1_000_003;
+
+impl MakePool {
+    /// Trains run after run, and keeps `pool.json` up to date.
+    fn run(self) -> Done {
+        let table = crate::settings::read_table(self.config.as_deref(), &self.set)?;
+        let text = toml::to_string(&table).map_err(|error| Failure::work(&error))?;
+        let mut base = CdmpoConfig::from_toml(&text).map_err(|error| Failure::input(&error))?;
+        base.steps = self.steps.unwrap_or(base.steps);
+        base.seed = self.seed.unwrap_or(base.seed);
+        base.threads = self.threads.map_or(base.threads, usize::from);
+        base.checkpoint_every = self.checkpoint_every.unwrap_or(base.checkpoint_every);
+        let configs: Vec<CdmpoConfig> =
+            self.limits.iter().map(|&limit| CdmpoConfig { limit, ..base.clone() }).collect();
+        for config in &configs {
+            config.check().map_err(|error| Failure::input(&error))?;
+        }
+        let options = self.environment.options();
+        let env = self.environment.make()?;
+        let spec = env.spec();
+        let fresh = Pool::new(spec.name.clone(), options.clone(), spec.cost_names());
+        let pool = if Pool::path(&self.out).exists() { Pool::read(&self.out)? } else { fresh.clone() };
+        if (&pool.environment, &pool.options, &pool.costs)
+            != (&fresh.environment, &fresh.options, &fresh.costs)
+        {
+            return Err(Failure::usage(
+                format!("{} holds a pool of {} with other parameters", self.out.display(), pool.environment),
+                "choose another --out, or the environment's parameters of that pool",
+            ));
+        }
+        std::fs::create_dir_all(&self.out).map_err(|error| {
+            Failure::usage(format!("{}: {error}", self.out.display()), "choose an --out that can be written")
+        })?;
+        pool.write(&self.out)?;
+        stop_on_interrupt();
+        let measure = Measure { episodes: self.episodes as usize, seed: MEASURE_SEED };
+        let mut collection =
+            Collection { folder: &self.out, env: env.as_ref(), options: &options, measure, pool };
+        let threads = rayon::ThreadPoolBuilder::new()
+            .num_threads(base.threads)
+            .build()
+            .map_err(|error| Failure::work(&error))?;
+        let mut progress = Progress::new(base.steps * configs.len() as u64, "collect");
+        for (done, config) in configs.iter().enumerate() {
+            let before = done as u64 * config.steps;
+            let outcome = threads.install(|| collection.train(config, &mut progress, before))?;
+            finished(outcome)?;
+        }
+        progress.finish();
+        summarise(&collection, &configs)
+    }
+}
+
+fn finished(outcome: TrainOutcome) -> Done {
+    match outcome {
+        TrainOutcome::Stopped { step, checkpoint } => Err(Failure::work_because(
+            format!("stopped at step {step}; checkpoint {}", checkpoint.display()),
+            "the same command goes on",
+        )),
+        TrainOutcome::Diverged { quantity, value, advice, step, .. } => Err(Failure::work_because(
+            format!("training stopped at step {step}: {quantity} = {value}"),
+            advice,
+        )),
+        TrainOutcome::Finished { .. } | TrainOutcome::Infeasible(_) => Ok(()),
+    }
+}
+
+/// The last policy of each run, and the best one that was measured within its limit.
+fn summarise(collection: &Collection<'_>, configs: &[CdmpoConfig]) -> Done {
+    let Collection { pool, folder, .. } = collection;
+    for config in configs {
+        let members = || pool.members.iter().filter(|m| m.limit == config.limit && m.seed == config.seed);
+        let best = members()
+            .filter(|member| member.keeps(member.limit))
+            .max_by(|a, b| a.return_mean.total_cmp(&b.return_mean));
+        for (which, member) in [("last", members().next_back()), ("best within it", best)] {
+            let Some(member) = member else { continue };
+            let costs: Vec<String> = pool
+                .costs
+                .iter()
+                .zip(&member.cost_per_step)
+                .map(|(name, cost)| format!("{name} {cost:.4} per step"))
+                .collect();
+            crate::output::line(&format!(
+                "limit {}, {which}: return {:.1}, {} ({} episodes), {}",
+                config.limit,
+                member.return_mean,
+                costs.join(", "),
+                member.episodes,
+                member.policy_path(folder).display()
+            ))?;
+        }
+    }
+    Ok(())
+}
