@@ -18,11 +18,11 @@
 //!
 //! | step | where |
 //! |---|---|
-//! | an episode under the policy as it stands goes to the replay buffer | [`run`], [`replay`] |
-//! | critics of the reward and of each cost, as distributions on fixed atoms, follow targets of several steps | [`support`] |
-//! | E-step: actions of the target policy are reweighted by value, within a bound | [`improvement`] |
-//! | M-step: location and deviation are fitted to them, each within a bound of its own | [`fit`] |
-//! | temperatures, prices of the bounds, `lambda` | [`multipliers`] |
+//! | an episode under the policy as it stands goes to the replay buffer | `run`, `replay` |
+//! | critics of the reward and of each cost, as distributions on fixed atoms, follow targets of several steps | `support` |
+//! | E-step: actions of the target policy are reweighted by value, within a bound | `improvement` |
+//! | M-step: location and deviation are fitted to them, each within a bound of its own | `fit` |
+//! | temperatures, prices of the bounds, `lambda` | `multipliers` |
 //!
 //! # Symbols
 //!
