@@ -4,7 +4,7 @@ mod mix;
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{ArgMatches, Args, FromArgMatches, Subcommand};
 use coptidice_agents::TrainOutcome;
 use coptidice_agents::cdmpo::CdmpoConfig;
 
@@ -15,19 +15,47 @@ use crate::failure::{Done, Failure};
 use crate::progress::Progress;
 use crate::training::stop_on_interrupt;
 
-/// `collect`: makes a pool unless something is to be done with one.
-#[derive(Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub(crate) struct Collect {
-    #[command(subcommand)]
-    with_pool: Option<WithPool>,
-    #[command(flatten)]
-    make_pool: Option<MakePool>,
+/// `collect`: makes a pool, unless something is to be done with one.
+pub(crate) enum Collect {
+    /// A command of its own.
+    WithPool(WithPool),
+    /// The flags that make one.
+    MakePool(MakePool),
+}
+
+// By hand: flags that are required unless a command is given cannot be had by derivation.
+impl FromArgMatches for Collect {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        if matches.subcommand().is_some() {
+            WithPool::from_arg_matches(matches).map(Collect::WithPool)
+        } else {
+            MakePool::from_arg_matches(matches).map(Collect::MakePool)
+        }
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for Collect {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        WithPool::augment_subcommands(MakePool::augment_args(command))
+            .subcommand_required(false)
+            .arg_required_else_help(false)
+            .args_conflicts_with_subcommands(true)
+            .subcommand_negates_reqs(true)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
 }
 
 /// What to do with a pool.
 #[derive(Subcommand)]
-enum WithPool {
+pub(crate) enum WithPool {
     /// Mix a log from the policies of a pool: a share of the episodes of those that keep a cost limit, the rest of those
     /// that do not
     Mix(mix::MixCommand),
@@ -36,20 +64,16 @@ enum WithPool {
 impl Collect {
     /// Does it.
     pub(crate) fn run(self) -> Done {
-        match (self.with_pool, self.make_pool) {
-            (Some(WithPool::Mix(command)), _) => command.run(),
-            (None, Some(command)) => command.run(),
-            (None, None) => Err(Failure::usage(
-                "nothing to collect",
-                "give --env, --limits and --out, or see `coptidice collect --help`",
-            )),
+        match self {
+            Collect::WithPool(WithPool::Mix(command)) => command.run(),
+            Collect::MakePool(command) => command.run(),
         }
     }
 }
 
 /// Flags of `collect`.
 #[derive(Args)]
-struct MakePool {
+pub(crate) struct MakePool {
     #[command(flatten)]
     environment: EnvironmentArguments,
     /// Limits on the average of each cost per step, one run for each, as in 0.02,0.05,0.1
