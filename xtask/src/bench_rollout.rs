@@ -15,6 +15,9 @@ pub(crate) struct BenchRollout {
     /// Seconds for each task and network
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
+    /// Only tasks whose name contains this
+    #[arg(long, default_value = "")]
+    only: String,
 }
 
 #[allow(clippy::print_stdout)] // the table and the JSON line are the result
@@ -25,7 +28,8 @@ pub(crate) fn run(options: &BenchRollout) -> Result<(), Failure> {
         eprintln!("without the tasks on MuJoCo; `cargo xtask mujoco` adds them");
     }
     example.build()?;
-    let result = example.measure(&[options.threads.to_string(), options.seconds.to_string()])?;
+    let result =
+        example.measure(&[options.threads.to_string(), options.seconds.to_string(), options.only.clone()])?;
     println!("steps per second and thread");
     println!(
         "{:<28} {:<6} {:>10} {:>10} {:>10} {:>10} {:>8} {:>10} {:>9}",

@@ -1,6 +1,7 @@
 //! Times rollouts; `cargo xtask bench-rollout` runs it.
 //!
-//! `bench_rollout THREADS SECONDS` prints one JSON object with an entry for each task that this build can run and each
+//! `bench_rollout THREADS SECONDS ONLY` prints one JSON object with an entry for each task that this build can run, whose
+//! name contains ONLY, and each
 //! network: steps per second and thread of the physics alone, of whole episodes under an actor that costs nothing, and
 //! of rollouts under a policy, its network serving all episodes in step or one after the other; what a pass of the
 //! network costs by itself, in time and in operations of its matrix products. Medians over rounds that alternate.
@@ -20,8 +21,9 @@ use coptidice_sim::{
 };
 use rand::RngExt;
 
-/// Episodes in step on each thread.
-const ROWS: usize = 64;
+/// Most episodes in step on each thread, and fewest where steps are slow.
+const MOST_ROWS: usize = 64;
+const FEWEST_ROWS: usize = 8;
 const ROUNDS: u32 = 5;
 
 /// Hidden layers and their name.
@@ -75,9 +77,15 @@ impl EpisodeSink for Total {
 }
 
 /// Steps per second and thread of whole episodes.
-fn rollouts(env: &dyn Environment, crews: &impl CrewSource, threads: usize, share: Duration) -> f64 {
+fn rollouts(
+    env: &dyn Environment,
+    crews: &impl CrewSource,
+    rows: usize,
+    threads: usize,
+    share: Duration,
+) -> f64 {
     let (start, mut rounds) = (Instant::now(), 0);
-    let count = ROWS * threads;
+    let count = rows * threads;
     while start.elapsed() < share {
         let totals =
             run_episodes(env, crews, Episodes { count, seed: 0, first: rounds * count as u64 }, |_| {
@@ -86,7 +94,7 @@ fn rollouts(env: &dyn Environment, crews: &impl CrewSource, threads: usize, shar
         black_box(totals.map(|totals| totals.iter().map(|total| total.0).sum::<f64>()).is_ok());
         rounds += 1;
     }
-    (rounds as usize * ROWS * env.spec().horizon) as f64 / start.elapsed().as_secs_f64()
+    (rounds as usize * rows * env.spec().horizon) as f64 / start.elapsed().as_secs_f64()
 }
 
 /// Steps per second of one environment on this thread, nothing read, under uniform actions drawn before.
@@ -110,16 +118,16 @@ fn physics(env: &dyn Environment, share: Duration) -> f64 {
 }
 
 /// Seconds of one action in a pass of as many as run in step.
-fn pass(actor: &mut Actor, observation: &[f32], share: Duration) -> Result<f64, Box<dyn Error>> {
-    let mut rngs: Vec<Rng> = (0..ROWS as u64).map(|row| stream(0, "bench", row)).collect();
-    let observations = observation.repeat(ROWS);
-    let mut actions = vec![0.0; ROWS * actor.policy().action_width()];
+fn pass(actor: &mut Actor, observation: &[f32], rows: usize, share: Duration) -> Result<f64, Box<dyn Error>> {
+    let mut rngs: Vec<Rng> = (0..rows as u64).map(|row| stream(0, "bench", row)).collect();
+    let observations = observation.repeat(rows);
+    let mut actions = vec![0.0; rows * actor.policy().action_width()];
     let (start, mut passes) = (Instant::now(), 0_u32);
     while start.elapsed() < share {
         actor.act_rows(&observations, &mut rngs, &mut actions)?;
         passes += 1;
     }
-    Ok(start.elapsed().as_secs_f64() / f64::from(passes) / ROWS as f64)
+    Ok(start.elapsed().as_secs_f64() / f64::from(passes) / rows as f64)
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -150,15 +158,18 @@ fn measure(
     });
     let idle = |_: &[f32], rng: &mut Rng, action: &mut [f32]| action.fill(rng.random_range(-1.0..1.0));
     let share = Duration::from_secs_f64(seconds) / (5 * ROUNDS);
+    // About as many episodes as fit the time.
+    let fitting = physics(env, share) * share.as_secs_f64() / env.spec().horizon as f64;
+    let rows = (fitting as usize).clamp(FEWEST_ROWS, MOST_ROWS);
     let mut rates: [Vec<f64>; 5] = Default::default();
     for _ in 0..ROUNDS {
         let observation = vec![0.3; env.spec().observation_dim()];
         let round = [
             physics(env, share),
-            rollouts(env, &idle, threads, share),
-            rollouts(env, &together, threads, share),
-            rollouts(env, &one_by_one, threads, share),
-            pass(&mut actor.clone(), &observation, share)?,
+            rollouts(env, &idle, rows, threads, share),
+            rollouts(env, &together, rows, threads, share),
+            rollouts(env, &one_by_one, rows, threads, share),
+            pass(&mut actor.clone(), &observation, rows, share)?,
         ];
         for (rates, rate) in rates.iter_mut().zip(round) {
             rates.push(rate);
@@ -169,6 +180,7 @@ fn measure(
     Ok(serde_json::json!({
         "environment": env.spec().name,
         "network": name,
+        "in_step": rows,
         "physics_steps_per_second": physics,
         "episode_steps_per_second": episodes,
         "rollout_steps_per_second": together,
@@ -184,14 +196,15 @@ fn measure(
 #[allow(clippy::print_stdout)] // the line is the result
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [threads, seconds] = &arguments[..] else {
-        return Err("usage: bench_rollout THREADS SECONDS".into());
+    let [threads, seconds, only] = &arguments[..] else {
+        return Err("usage: bench_rollout THREADS SECONDS ONLY".into());
     };
     let (threads, seconds): (usize, f64) = (threads.parse()?, seconds.parse()?);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
     let mut results = Vec::new();
-    for entry in
-        registry::ENTRIES.iter().filter(|entry| entry.is_available() && entry.name.starts_with("rwrl/"))
+    for entry in registry::ENTRIES
+        .iter()
+        .filter(|entry| entry.is_available() && entry.name.starts_with("rwrl/") && entry.name.contains(only))
     {
         let env = make(entry.name)?;
         for network in networks()? {
@@ -200,9 +213,6 @@ fn main() -> Result<(), Box<dyn Error>> {
             results.push(result);
         }
     }
-    println!(
-        "{}",
-        serde_json::json!({ "bench": "rollout", "threads": threads, "in_step": ROWS, "results": results })
-    );
+    println!("{}", serde_json::json!({ "bench": "rollout", "threads": threads, "results": results }));
     Ok(())
 }
