@@ -1,10 +1,10 @@
 //! Times rollouts; `cargo xtask bench-rollout` runs it.
 //!
 //! `bench_rollout THREADS SECONDS ONLY` prints one JSON object with an entry for each task that this build can run, whose
-//! name contains ONLY, and each
-//! network: steps per second and thread of the physics alone, of whole episodes under an actor that costs nothing, and
-//! of rollouts under a policy, its network serving all episodes in step or one after the other; what a pass of the
-//! network costs by itself, in time and in operations of its matrix products. Medians over rounds that alternate.
+//! name contains ONLY, and each network: steps per second and thread of the physics alone, of whole episodes under an
+//! actor that costs nothing, and of rollouts under a policy, its network serving all episodes in step or one after the
+//! other; what a pass of the network costs by itself, in time and in operations of its matrix products. Medians over
+//! rounds that alternate.
 
 use std::error::Error;
 use std::hint::black_box;
