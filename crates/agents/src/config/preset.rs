@@ -54,7 +54,6 @@ fn fast(algo: Algorithm) -> TrainConfig {
         batch_size: 256,
         alpha: 0.5,
         learning_rate: 1e-3,
-        successors: Successors::Averaged,
         bound_loss: BoundLoss::Reweighted,
         multiplier_learning_rate: 3e-3,
         start_at_mean: true,
