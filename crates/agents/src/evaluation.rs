@@ -184,6 +184,7 @@ fn best(ways: &[PolicyEstimate], costs: &[ConstrainedCost]) -> Option<usize> {
 /// The log as `fqe::Problem` sees it, whatever the way of acting.
 struct EvaluatedLog<'a> {
     problem: &'a Problem<'a>,
+    process: fqe::Process,
     held_out: bool,
     /// Rows of the log.
     rows: Vec<usize>,
@@ -309,6 +310,7 @@ impl<'a> EvaluatedLog<'a> {
         let balance = (whole && power > 0.0).then(|| Balance::new(data, &problem.rows, power)).transpose()?;
         Ok(EvaluatedLog {
             problem,
+            process,
             held_out,
             rows,
             states,
@@ -331,14 +333,13 @@ impl<'a> EvaluatedLog<'a> {
         };
         let (chosen, next, initial) = (act(0, "here")?, act(1, "next")?, act(2, "initial")?);
         let cost_count = self.problem.costs.len();
-        let process = process(self.problem);
         let (width, logged) = match &self.logged {
             Logged::Vectors { values, middle, .. } => (middle.len(), fqe::Logged::Continuous(values)),
             Logged::Ids { values, count } => (*count, fqe::Logged::Discrete(values)),
         };
         let evaluated = fqe::Problem {
             dim: self.problem.data.observation_dim(),
-            quantities: 1 + cost_count + usize::from(config.gamma == 1.0),
+            quantities: self.values.len() / self.rows.len().max(1),
             states: &self.states,
             next_states: &self.next_states,
             initial_states: &self.initial_states,
@@ -347,7 +348,7 @@ impl<'a> EvaluatedLog<'a> {
             discounts: &self.discounts,
             followed: &self.followed,
             weights: &self.weights,
-            process,
+            process: self.process,
         };
         let count = self.rows.len();
         let draw = |u: f64| match &self.balance {
@@ -371,7 +372,7 @@ impl<'a> EvaluatedLog<'a> {
             .map_err(|error| error.to_string())?;
         // What was found is per step or per episode; the last quantity of undiscounted processes leads to the other.
         let last = found.values.get(1 + cost_count).copied().filter(|&last| last > 0.0);
-        let [steps, episodes] = match process {
+        let [steps, episodes] = match self.process {
             fqe::Process::Discounted { .. } => [Some(1.0), None],
             fqe::Process::RestartChain => [Some(1.0), last],
             fqe::Process::Episode => [last, Some(1.0)],

@@ -13,7 +13,7 @@
 //! Learners see scaled rewards and normalised observations; costs keep their units, less the credit that a limit per
 //! episode of varying length grants to every last step (`coptidice_core::limits`).
 
-use coptidice_core::{CostConstraint, EpisodeHorizon};
+use coptidice_core::CostConstraint;
 use coptidice_data::{Actions, EpisodeEnd, Transitions};
 
 use crate::CostEstimate;
@@ -290,7 +290,7 @@ fn constrained_costs(
                 Ok(constraint) => constraint,
                 // Only reported, never enforced: the plain reading per step will do.
                 Err(_) if !config.algo.keeps_limits() => CostConstraint {
-                    limit: limit.limit.both_readings(mean_steps(facts)).0,
+                    limit: limit.limit.both_readings(facts.horizon.mean_steps()).0,
                     last_step_credit: 0.0,
                 },
                 Err(error) => return Err(error.into()),
@@ -299,7 +299,7 @@ fn constrained_costs(
             let scale = if top > 0.0 { 1.0 / top } else { 1.0 };
             let limit_per_step = match constraint {
                 CostConstraint { limit, last_step_credit: 0.0 } => limit,
-                CostConstraint { .. } => limit.limit.both_readings(mean_steps(facts)).0,
+                CostConstraint { .. } => limit.limit.both_readings(facts.horizon.mean_steps()).0,
             };
             Ok(ConstrainedCost { name: limit.cost.clone(), column, constraint, limit_per_step, scale })
         })
@@ -320,12 +320,6 @@ fn mean_loss(gamma: f64, data: &Transitions, rows: &TrainingRows<'_>) -> f64 {
     }
     let ends = data.episodes().iter().filter(|episode| episode.end == EpisodeEnd::Terminal).count() as f64;
     1.0 - gamma * (1.0 - ends / rows.len() as f64)
-}
-
-fn mean_steps(facts: &LogFacts) -> f64 {
-    match facts.horizon {
-        EpisodeHorizon::Fixed(steps) | EpisodeHorizon::Varying { logged_mean: steps } => steps,
-    }
 }
 
 fn check_finite(data: &Transitions) -> Result<(), ProblemError> {

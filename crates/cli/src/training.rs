@@ -108,9 +108,7 @@ pub(crate) fn train(job: Job<'_>) -> Result<(RunDirectory, TrainConfig, TrainOut
             crate::pages::write_estimates(&run, estimates)?;
         }
         if let Some(evaluation) = evaluation {
-            let limits: Vec<LimitEntry> =
-                config.limits.iter().map(|limit| entry(limit, &config, &facts)).collect();
-            PolicyPicture::new(evaluation, estimates.as_ref(), &limits).write(&run)?;
+            PolicyPicture::new(evaluation, estimates.as_ref(), &entries(&config, &facts)).write(&run)?;
         }
         policy.save(&run.policy()).map_err(|error| Failure::work(&error))?;
         coptidice_agents::export::save_onnx(policy, &run.onnx()).map_err(|error| Failure::work(&error))?;
@@ -125,7 +123,7 @@ fn limits_by_column(config: &TrainConfig, data: &Transitions) -> Vec<Option<Cost
 }
 
 /// Problems of the log or the configuration are the input's; the rest is the work's.
-fn classify(error: &coptidice_agents::TrainError) -> Failure {
+pub(crate) fn classify(error: &coptidice_agents::TrainError) -> Failure {
     use coptidice_agents::TrainError as E;
     match error {
         E::Config(_) | E::Problem(_) | E::Normalizer(_) | E::RunExists { .. } => Failure::input(error),
@@ -151,9 +149,13 @@ fn manifest(
         episodes: data.episodes().len(),
         seed: config.seed,
         reading: config.reading(facts),
-        limits: config.limits.iter().map(|limit| entry(limit, config, facts)).collect(),
+        limits: entries(config, facts),
         command,
     }
+}
+
+fn entries(config: &TrainConfig, facts: &LogFacts) -> Vec<LimitEntry> {
+    config.limits.iter().map(|limit| entry(limit, config, facts)).collect()
 }
 
 fn entry(limit: &LimitConfig, config: &TrainConfig, facts: &LogFacts) -> LimitEntry {
@@ -165,6 +167,19 @@ fn entry(limit: &LimitConfig, config: &TrainConfig, facts: &LogFacts) -> LimitEn
     let constraint = limit.limit.constraint(config.reading(facts));
     let on_totals = constraint.is_ok_and(|constraint| constraint.last_step_credit != 0.0);
     LimitEntry { cost: limit.cost.clone(), given_per, per_step, per_episode, on_totals }
+}
+
+/// The record of a run in `root` that starts, or goes on, at `step`.
+pub(crate) fn open_metrics(root: &Path, step: u64) -> Result<MetricsLog, MetricsError> {
+    if step == 0 { MetricsLog::create(root) } else { MetricsLog::resume(root, step) }
+}
+
+/// A record that a resumed run would continue is input.
+pub(crate) fn metrics_failure(error: &MetricsError) -> Failure {
+    match error {
+        MetricsError::Malformed { .. } => Failure::input(error),
+        _ => Failure::work(error),
+    }
 }
 
 /// Writes metrics as they come and shows progress.
@@ -196,12 +211,7 @@ impl<'a> Recorder<'a> {
         if let Some(progress) = self.progress {
             progress.finish();
         }
-        match self.failed {
-            // A record that a resumed run would continue is input.
-            Some(error @ MetricsError::Malformed { .. }) => Err(Failure::input(&error)),
-            Some(error) => Err(Failure::work(&error)),
-            None => Ok(()),
-        }
+        self.failed.map_or(Ok(()), |error| Err(metrics_failure(&error)))
     }
 
     fn note(&mut self, result: Result<(), MetricsError>) {
@@ -213,8 +223,7 @@ impl<'a> Recorder<'a> {
 
 impl Observer for Recorder<'_> {
     fn started(&mut self, step: u64) {
-        let log = if step == 0 { MetricsLog::create(self.root) } else { MetricsLog::resume(self.root, step) };
-        match log {
+        match open_metrics(self.root, step) {
             Ok(log) => {
                 let (recorded, expected) = (log.last_step().unwrap_or(0), step - step % self.log_every);
                 if recorded < expected {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use coptidice_agents::cdmpo::{self, CdmpoConfig};
 use coptidice_agents::policy::Policy;
 use coptidice_agents::{CheckpointError, Observer, TrainError, TrainIo, TrainOutcome};
-use coptidice_report::metrics::{MetricsError, MetricsLog};
+use coptidice_report::metrics::MetricsLog;
 use coptidice_sim::{EnvOptions, Environment};
 
 use super::pool::{Member, Pool};
@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::run_directory::write_text;
 use crate::simulate::{Request, evaluate};
-use crate::training::stop_requested;
+use crate::training::{metrics_failure, open_metrics, stop_requested};
 
 /// How the members of a pool are measured.
 #[derive(Clone, Copy)]
@@ -104,15 +104,11 @@ impl Collection<'_> {
     }
 }
 
-/// What the program cannot go on with is the input's fault where another input would do.
+/// As in training on a log; what does not suit the environment is the input's fault besides.
 fn classify(error: &TrainError) -> Failure {
-    use TrainError as E;
     match error {
-        E::Config(_) | E::Unsuitable { .. } | E::Network(_) => Failure::input(error),
-        E::Checkpoint(CheckpointError::ConfigDiffers { .. } | CheckpointError::DataDiffers { .. }) => {
-            Failure::input(error)
-        }
-        _ => Failure::work(error),
+        TrainError::Unsuitable { .. } | TrainError::Network(_) => Failure::input(error),
+        _ => crate::training::classify(error),
     }
 }
 
@@ -141,9 +137,7 @@ impl Observer for Recorder<'_, '_> {
         let text = self.config.to_toml().map_err(|error| Failure::work(&error));
         let written = text.and_then(|text| write_text(&self.root.join("config.toml"), &text));
         self.note(written);
-        let log =
-            if step == 0 { MetricsLog::create(&self.root) } else { MetricsLog::resume(&self.root, step) };
-        let log = log.map_err(|error| metrics_failure(&error));
+        let log = open_metrics(&self.root, step).map_err(|error| metrics_failure(&error));
         self.log = self.note(log);
         // Policies that a run left which was cut off before they were entered.
         for steps in cdmpo::saved_steps(&self.root).into_iter().filter(|&steps| steps <= step) {
@@ -177,13 +171,6 @@ impl Observer for Recorder<'_, '_> {
 
     fn should_stop(&self) -> bool {
         stop_requested() || self.failed.is_some()
-    }
-}
-
-fn metrics_failure(error: &MetricsError) -> Failure {
-    match error {
-        MetricsError::Malformed { .. } => Failure::input(error),
-        _ => Failure::work(error),
     }
 }
 

@@ -58,13 +58,7 @@ impl Hdf5Parts {
                 self.columns.push(Column::create(&self.file, array, self.rows).map_err(failure(&self.path))?);
             }
             self.notes = notes;
-        } else if !self.columns.iter().map(|column| &column.shape).eq(arrays
-            .iter()
-            .map(Shape::of)
-            .collect::<Vec<_>>()
-            .iter())
-            || self.notes != notes
-        {
+        } else if !self.has_columns_of(&arrays) || self.notes != notes {
             return Err(DataError::Write {
                 path: self.path.clone(),
                 format: "HDF5",
@@ -76,6 +70,11 @@ impl Hdf5Parts {
             rows.try_for_each(|row| column.push(array, row)).map_err(failure(&self.path))?;
         }
         Ok(())
+    }
+
+    fn has_columns_of(&self, arrays: &[Array<'_>]) -> bool {
+        let mut pairs = self.columns.iter().zip(arrays);
+        self.columns.len() == arrays.len() && pairs.all(|(column, array)| column.shape == Shape::of(array))
     }
 
     /// Writes what is left.

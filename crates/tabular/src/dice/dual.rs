@@ -197,7 +197,12 @@ impl Dual {
 
     /// `E_d[C_k]`.
     pub(crate) fn mean_cost(&self, k: usize) -> f64 {
-        (0..self.r.pair_count()).map(|p| self.r.data[p] * self.w[p] * self.r.costs[k][p]).sum()
+        self.cost_of(k, &self.w)
+    }
+
+    /// `Σ d^D x C_k`, of ratios or of changes of ratios `x` over the supported pairs.
+    pub(crate) fn cost_of(&self, k: usize, x: &[f64]) -> f64 {
+        (0..self.r.pair_count()).map(|p| self.r.data[p] * x[p] * self.r.costs[k][p]).sum()
     }
 
     /// `Σ d^D w`.

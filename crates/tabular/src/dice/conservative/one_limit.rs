@@ -8,10 +8,7 @@ impl Search<'_, '_> {
     /// `dℓ/dt` of the only cost, which must be the one last bounded; one where it cannot be had.
     fn slope(&mut self) -> f64 {
         let Some(d_w) = self.dual.sensitivity(0) else { return 1.0 };
-        let r = &self.dual.r;
-        let of_bound = dot(&self.gradients[0], &d_w);
-        let of_cost: f64 = (0..r.pair_count()).map(|p| r.data[p] * d_w[p] * r.costs[0][p]).sum();
-        let slope = of_bound / of_cost;
+        let slope = dot(&self.gradients[0], &d_w) / self.dual.cost_of(0, &d_w);
         // At a kink the one-sided derivatives of cost and bound may disagree; the bracket does the rest.
         if slope.is_finite() { slope.clamp(0.2, 5.0) } else { 1.0 }
     }

@@ -66,9 +66,8 @@ impl Search<'_, '_> {
         let (mut of_costs, mut of_margins) = (vec![0.0; k * n], vec![0.0; k * n]);
         for (j, &l) in priced.iter().enumerate() {
             let d_w = self.dual.sensitivity(l)?;
-            let r = &self.dual.r;
             for i in 0..k {
-                let cost: f64 = (0..r.pair_count()).map(|p| r.data[p] * d_w[p] * r.costs[i][p]).sum();
+                let cost = self.dual.cost_of(i, &d_w);
                 of_costs[i * n + j] = cost;
                 of_margins[i * n + j] = dot(&self.gradients[i], &d_w) - cost;
             }
