@@ -8,6 +8,7 @@ use clap::{ArgMatches, Args, FromArgMatches, Subcommand};
 use coptidice_agents::TrainOutcome;
 use coptidice_agents::cdmpo::CdmpoConfig;
 
+use crate::collect::curves;
 use crate::collect::pool::Pool;
 use crate::collect::training::{Collection, Measure};
 use crate::environment::EnvironmentArguments;
@@ -152,6 +153,7 @@ impl MakePool {
         for (done, config) in configs.iter().enumerate() {
             let before = done as u64 * config.steps;
             let outcome = threads.install(|| collection.train(config, &mut progress, before))?;
+            curves::draw(&collection.pool, &self.out)?;
             finished(outcome)?;
         }
         progress.finish();
