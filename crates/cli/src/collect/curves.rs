@@ -26,8 +26,7 @@ fn table(pool: &Pool) -> String {
     let error = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.6}"));
     for member in &pool.members {
         let Member { limit, seed, steps, episodes, return_mean, return_stderr, .. } = member;
-        let _ =
-            write!(csv, "{limit},{seed},{steps},{episodes},{return_mean:.6},{}", error(*return_stderr));
+        let _ = write!(csv, "{limit},{seed},{steps},{episodes},{return_mean:.6},{}", error(*return_stderr));
         for (cost, stderr) in member.cost_per_step.iter().zip(&member.cost_per_step_stderr) {
             let _ = write!(csv, ",{cost:.6},{}", error(*stderr));
         }
@@ -65,9 +64,7 @@ fn figure(pool: &Pool) -> Figure {
             costs = costs
                 .into_iter()
                 .enumerate()
-                .map(|(k, panel)| {
-                    panel.series(line(&|m| (m.cost_per_step[k], m.cost_per_step_stderr[k])))
-                })
+                .map(|(k, panel)| panel.series(line(&|m| (m.cost_per_step[k], m.cost_per_step_stderr[k]))))
                 .collect();
         }
         let mut panels = vec![earned];

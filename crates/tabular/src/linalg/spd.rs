@@ -47,14 +47,18 @@ impl Spd {
     /// A matrix of order `n` whose entries will come from outer products of `rows` (index lists, strictly
     /// increasing), dense when small.
     pub(crate) fn new<'a>(n: usize, rows: impl Iterator<Item = &'a [u32]>) -> Self {
-        if n <= DENSE_LIMIT {
-            let memory = MemBuffer::new(llt::factor::cholesky_in_place_scratch::<f64>(
-                n,
-                Par::Seq,
-                Default::default(),
-            ));
-            return Self { n, storage: Storage::Dense { values: vec![0.0; n * n], memory } };
-        }
+        if n <= DENSE_LIMIT { Self::dense(n) } else { Self::sparse(n, rows) }
+    }
+
+    /// As [`Spd::new`], dense.
+    fn dense(n: usize) -> Self {
+        let scratch = llt::factor::cholesky_in_place_scratch::<f64>(n, Par::Seq, Default::default());
+        let memory = MemBuffer::new(scratch);
+        Self { n, storage: Storage::Dense { values: vec![0.0; n * n], memory } }
+    }
+
+    /// As [`Spd::new`], sparse.
+    fn sparse<'a>(n: usize, rows: impl Iterator<Item = &'a [u32]>) -> Self {
         let mut entries: Vec<u64> = (0..n as u64).map(|i| i << 32 | i).collect();
         for row in rows {
             for (j, &column) in row.iter().enumerate() {
@@ -350,6 +354,44 @@ mod tests {
             }
             assert!((dot(&b1, x) + 0.3 * g[1] - 0.5).abs() < 1e-9);
             assert!((dot(&b2, x) + 0.3 * g[0] - g[1] + 2.0).abs() < 1e-9);
+        }
+    }
+
+    /// What `DENSE_LIMIT` rests on: prints milliseconds of an assembled factor and a solution, dense and sparse, on
+    /// the pattern that the dual of a random CMDP has (4 actions, 4 successors each).
+    #[test]
+    #[ignore = "prints times; run it in release, nothing else running"]
+    fn dense_or_sparse() {
+        for n in [50, 100, 200, 400, 800, 1200, 1600, 2400] {
+            let mut rng = coptidice_core::rng::stream(2, "pattern", n as u64);
+            let rows: Vec<Vec<u32>> = (0..4 * n)
+                .map(|pair| {
+                    let mut row: Vec<u32> = (0..4).map(|_| rng.random_range(0..n as u32)).collect();
+                    row.push((pair / 4) as u32);
+                    row.sort_unstable();
+                    row.dedup();
+                    row
+                })
+                .collect();
+            let milliseconds = |h: &mut Spd| {
+                let mut times: Vec<f64> = (0..9)
+                    .map(|_| {
+                        let start = std::time::Instant::now();
+                        h.clear();
+                        for row in &rows {
+                            h.add_outer(row, &[0.25, 0.25, 0.25, 0.25, -1.0][..row.len()], 1.0);
+                        }
+                        assert!(h.factor(1e-3));
+                        h.solve(&mut vec![1.0; n]);
+                        1e3 * start.elapsed().as_secs_f64()
+                    })
+                    .collect();
+                times.sort_by(f64::total_cmp);
+                times[4]
+            };
+            let dense = milliseconds(&mut Spd::dense(n));
+            let sparse = milliseconds(&mut Spd::sparse(n, rows.iter().map(Vec::as_slice)));
+            println!("{n} states: dense {dense:.3} ms, sparse {sparse:.3} ms");
         }
     }
 
