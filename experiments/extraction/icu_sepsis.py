@@ -143,7 +143,7 @@ def main():
         for seed in range(options.seeds):
             run = options.out / f"{method}-{seed}"
             steps = [f"steps={options.steps}"] if options.steps else []
-            train(options.program, log, run, METHODS[method] + [f"seed={seed}", "threads=1", "successors=averaged"] + steps)
+            train(options.program, log, run, METHODS[method] + [f"seed={seed}", "threads=1"] + steps)
             policy = policy_of(options.program, run, observations, states, actions)
             reward, vasopressor, sofa, length = model.values(policy)
             row = {

@@ -31,6 +31,7 @@ fn config(preset: &str) -> Result<TrainConfig, Box<dyn Error>> {
         horizon: EpisodeHorizon::Fixed(1000.0),
         always_terminal: false,
         discrete: false,
+        noisy: false,
     };
     Ok(RawConfig::from_toml(&format!("algo = \"bc\"\npreset = \"{preset}\""))?.validate(&facts)?)
 }

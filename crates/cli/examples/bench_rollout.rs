@@ -36,6 +36,7 @@ fn networks() -> Result<[Hidden; 2], Box<dyn Error>> {
         horizon: EpisodeHorizon::Fixed(1000.0),
         always_terminal: false,
         discrete: false,
+        noisy: false,
     };
     let config = RawConfig::from_toml("algo = \"bc\"\npreset = \"fast\"")?.validate(&facts)?;
     let dense = BlockSpec::Dense { width: 256, layer_norm: false, activation: Activation::Relu };

@@ -4,6 +4,7 @@
 //! facts of the log it becomes, once, a [`TrainConfig`] in which everything is decided. A validated configuration is
 //! written back as TOML that reads to itself, defaults included.
 
+mod noise;
 mod preset;
 mod raw;
 mod size;
@@ -330,6 +331,9 @@ pub struct LogFacts {
     pub always_terminal: bool,
     /// Whether actions are ids of a finite set.
     pub discrete: bool,
+    /// Whether the same action in the same state came out otherwise in a twentieth of the rows and more. Of states that
+    /// never recur exactly it is not known, and false.
+    pub noisy: bool,
 }
 
 impl LogFacts {
@@ -353,6 +357,12 @@ impl LogFacts {
         }
     }
 
+    /// Which successors fit the log: their mean where it shows that there are several.
+    #[must_use]
+    pub fn default_successors(&self) -> Successors {
+        if self.noisy { Successors::Averaged } else { Successors::Sampled }
+    }
+
     /// Reads the facts off a log.
     #[must_use]
     pub fn of(data: &Transitions) -> Self {
@@ -367,6 +377,7 @@ impl LogFacts {
             horizon: EpisodeHorizon::of_lengths(&lengths),
             always_terminal,
             discrete: data.actions().is_discrete(),
+            noisy: noise::is_noisy(data),
         }
     }
 }

@@ -64,7 +64,7 @@ pub struct RawConfig {
     /// Form of the cost bound: `paper`, `reweighted` (as the paper's, with `lambda` driven by the cost under the tilted
     /// weights), or `reference` for the form of the authors' published code.
     pub bound_loss: Option<BoundLoss>,
-    /// Which successors the dual's advantage is taken of.
+    /// Which successors the dual's advantage is taken of: `sampled` or `averaged`.
     pub successors: Option<Successors>,
     /// Whether `nu` and `chi` start at the constant that meets the flow on average, instead of near 0. Values are of
     /// the size `1/(1-gamma)`; from 0 the first thousands of steps go into getting there.
@@ -288,6 +288,7 @@ impl RawConfig {
             self.limits.iter().map(|limit| resolve(limit, facts)).collect::<Result<Vec<_>, _>>()?;
         if preset == Preset::Fast {
             config.gamma = facts.default_gamma(&config.limits);
+            config.successors = facts.default_successors();
         }
         self.override_defaults(&mut config)?;
         check(&config, facts)?;

@@ -9,6 +9,7 @@ fn facts() -> LogFacts {
         horizon: EpisodeHorizon::Fixed(50.0),
         always_terminal: false,
         discrete: false,
+        noisy: false,
     }
 }
 
@@ -263,6 +264,18 @@ fn the_discount_follows_the_log_unless_it_is_given() {
 }
 
 #[test]
+fn successors_are_averaged_where_the_log_shows_several_unless_it_is_said() {
+    let successors = |facts: &LogFacts, fields: &str| {
+        RawConfig::from_toml(&format!("{fields}{LIMIT}")).unwrap().validate(facts).unwrap().successors
+    };
+    let noisy = LogFacts { noisy: true, ..facts() };
+    assert_eq!(successors(&facts(), ""), Successors::Sampled);
+    assert_eq!(successors(&noisy, ""), Successors::Averaged);
+    assert_eq!(successors(&noisy, "successors = \"sampled\"\n"), Successors::Sampled);
+    assert_eq!(successors(&noisy, "preset = \"paper\"\n"), Successors::Sampled, "the paper's are");
+}
+
+#[test]
 fn only_continuous_policies_are_mixtures() {
     let raw = format!("[networks]\nmixture_components = 3\n{LIMIT}");
     assert!(matches!(validate(&raw), Err(ConfigError::Range { field: "networks.mixture_components", .. })));
@@ -278,6 +291,7 @@ fn a_mixture_under_the_guided_extraction_is_explained() {
         horizon: EpisodeHorizon::Fixed(10.0),
         always_terminal: false,
         discrete: false,
+        noisy: false,
     };
     let text = "algo = \"optidice\"\nextraction = \"critic_guided\"\nnetworks.mixture_components = 5\n";
     for text in [text, &text.replace("critic_guided", "information_projection")] {
