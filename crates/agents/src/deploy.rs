@@ -12,11 +12,33 @@ use crate::problem::Problem;
 
 /// The policy of a run whose learner stands as it does after `steps` steps.
 pub(crate) fn policy(problem: &Problem<'_>, learner: &dyn Learner, steps: u64) -> Result<Policy, TrainError> {
+    with_parameters(problem, learner, learner.policy_parameters(), steps)
+}
+
+/// The policies to choose from when training is over, by step.
+pub(crate) fn finalists(
+    problem: &Problem<'_>,
+    learner: &dyn Learner,
+    steps: u64,
+) -> Result<Vec<Policy>, TrainError> {
+    let earlier = learner
+        .finalists()
+        .iter()
+        .map(|earlier| with_parameters(problem, learner, &earlier.params, earlier.step));
+    earlier.chain(std::iter::once(policy(problem, learner, steps))).collect()
+}
+
+fn with_parameters(
+    problem: &Problem<'_>,
+    learner: &dyn Learner,
+    params: &[f32],
+    steps: u64,
+) -> Result<Policy, TrainError> {
     let head = head(problem);
     let (action_low, action_high) = problem.action_range();
     let parts = PolicyParts {
         network: Network::new(spec(problem, &head))?,
-        params: learner.policy_parameters().to_vec(),
+        params: params.to_vec(),
         head,
         normalizer: problem.normalizer.clone(),
         acting: problem.config.acting,

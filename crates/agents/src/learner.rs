@@ -40,6 +40,15 @@ pub trait Resumable {
     fn visit_state(&mut self, visit: &mut dyn FnMut(&str, StateMut<'_>));
 }
 
+/// A policy as it was on the way.
+#[derive(Clone, Debug)]
+pub struct Finalist {
+    /// Steps of training then.
+    pub step: u64,
+    /// As [`Learner::policy_parameters`]; of no use before that step.
+    pub params: Vec<f32>,
+}
+
 /// One algorithm in training on a log. A step allocates nothing.
 pub trait Learner: Resumable + Send {
     /// One gradient step on one batch. Afterwards [`Learner::metrics`] holds the losses found on the way, before the
@@ -63,6 +72,11 @@ pub trait Learner: Resumable + Send {
 
     /// Parameters of the policy to export: the averaged ones where averaging is on.
     fn policy_parameters(&self) -> &[f32];
+
+    /// Earlier policies, set aside to choose from when training is over, by step.
+    fn finalists(&self) -> &[Finalist] {
+        &[]
+    }
 
     /// What the policy to export selects its actions by; `None` where its head is all it takes.
     fn selector(&self) -> Option<Selector> {

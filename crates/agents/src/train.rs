@@ -348,19 +348,22 @@ impl Loop<'_> {
         Ok(TrainOutcome::Finished { policy: Box::new(policy), checkpoint, estimates, evaluation })
     }
 
-    /// The policy of the last step, the dual's estimates and the policy's own.
+    /// The policy that is chosen, the dual's estimates and the policy's own.
     fn finish(&mut self) -> Result<Finish, TrainError> {
         let steps = self.problem.config.steps;
-        let mut policy = crate::deploy::policy(self.problem, self.learner, steps)?;
+        let mut policies = crate::deploy::finalists(self.problem, self.learner, steps)?;
         let estimates = estimate(self.problem, self.learner, self.pool);
         let evaluation = match self.held_out {
-            None => evaluate(self.problem, &policy, estimates.as_ref(), false, self.pool),
+            None => evaluate(self.problem, &policies, estimates.as_ref(), false, self.pool),
             Some(problem) => {
                 let there = estimate(problem, self.learner, self.pool);
-                evaluate(problem, &policy, there.as_ref(), true, self.pool)
+                evaluate(problem, &policies, there.as_ref(), true, self.pool)
             }
         };
-        if let Some(chosen) = evaluation.as_ref().and_then(PolicyEvaluation::chosen) {
+        let chosen = evaluation.as_ref().and_then(PolicyEvaluation::chosen);
+        let place = chosen.and_then(|chosen| policies.iter().position(|p| p.about().steps == chosen.step));
+        let mut policy = policies.swap_remove(place.unwrap_or(policies.len() - 1));
+        if let Some(chosen) = chosen {
             policy = policy.with_acting(chosen.acting)?;
         }
         Ok(Finish { policy, estimates, evaluation })

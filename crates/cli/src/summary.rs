@@ -51,9 +51,10 @@ fn print_policy(picture: &PolicyPicture) -> Done {
     if let Some(way) = picture.ways.first() {
         let costs = way.costs.iter().map(|cost| format!(", {} {:.4}", cost.name, cost.per_step));
         line(&format!(
-            "the policy itself, by fitted Q evaluation {}, acting by {}: reward {:.4}{} per step",
+            "the policy itself, by fitted Q evaluation {}, acting by {} after {} steps: reward {:.4}{} per step",
             picture.basis(),
             way.acting,
+            way.step,
             way.reward,
             costs.collect::<String>()
         ))?;

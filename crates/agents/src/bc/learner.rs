@@ -4,7 +4,7 @@ use coptidice_nn::Pool;
 
 use crate::TrainError;
 use crate::extraction::PolicyTrainer;
-use crate::learner::{BadQuantity, Learner, Resumable, StateMut};
+use crate::learner::{BadQuantity, Finalist, Learner, Resumable, StateMut};
 use crate::problem::Problem;
 use crate::sampler::Batch;
 
@@ -60,5 +60,9 @@ impl Learner for BcLearner {
 
     fn policy_parameters(&self) -> &[f32] {
         self.policy.exported()
+    }
+
+    fn finalists(&self) -> &[Finalist] {
+        self.policy.finalists()
     }
 }

@@ -121,6 +121,8 @@ pub struct StateWeight {
 /// The critic of `extraction = "critic_guided"` and, but for `guidance` and `least_weight`, of `"guided_selection"`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Critic {
+    /// Critics, 2 to 16. The policy follows their mean; each step's targets are those of the stricter of two.
+    pub ensemble: usize,
     /// Discount of the critic's values, in `[0, 1)`. They serve to compare actions, so that it may be below the dual's.
     pub discount: f64,
     /// Logged steps between a sample and the state that its target is bootstrapped from, at least 1. More of them
@@ -236,6 +238,9 @@ pub struct TrainConfig {
     pub selection: Selection,
     /// Rate of the exponential average of the policy's weights, which is what is exported; 0 exports the last ones.
     pub policy_average_rate: f32,
+    /// Policies of which the one with the best estimate is exported: the last, and earlier ones of the last half of the
+    /// policy's steps; 1 to 64, 1 for the last alone. Those that select have but one.
+    pub finalists: usize,
     /// How the exported policy acts, unless that is chosen.
     pub acting: Acting,
     /// Whether the way of acting is the one that is estimated to keep the limits and earn most.

@@ -51,6 +51,7 @@ fn fast(algo: Algorithm) -> TrainConfig {
         balance: 0.5,
         caution: 0.5,
         choose_acting: true,
+        finalists: 6,
         batch_size: 256,
         alpha: 0.5,
         learning_rate: 1e-3,
@@ -102,6 +103,7 @@ fn paper(algo: Algorithm) -> TrainConfig {
         extraction: Extraction::WeightedBc,
         state_weight: StateWeight { floor: 0.02, clip: 10.0 },
         critic: Critic {
+            ensemble: 2,
             discount: 0.99,
             lookahead: 5,
             guidance: 0.3,
@@ -114,6 +116,7 @@ fn paper(algo: Algorithm) -> TrainConfig {
         policy_average_rate: 0.0,
         acting: Acting::Mean,
         choose_acting: false,
+        finalists: 1,
         evaluation: fqe::Settings::DEFAULT,
         holdout: 0.0,
         checkpoint_every: 1000,

@@ -82,6 +82,8 @@ pub struct RawConfig {
     /// How the exported policy acts: `mean`, `mode`, `component` or `sample`; under `extraction = "guided_selection"`
     /// (where it is the default) also `select`. Where it is given it is not chosen.
     pub acting: Option<Acting>,
+    /// Policies, the last and earlier ones, of which the one with the best estimate is exported; 1 to 64.
+    pub finalists: Option<usize>,
     /// Whether the way of acting is chosen by what is estimated of each.
     pub choose_acting: Option<bool>,
     /// Share of the episodes held out of training for the policy's evaluation, in `[0, 1)`.
@@ -145,6 +147,8 @@ pub struct RawStateWeight {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawCritic {
+    /// Critics, 2 to 16: the policy follows their mean, targets are those of the stricter of two.
+    pub ensemble: Option<usize>,
     /// Discount of the critic's values, in `[0, 1)`; by default .99, or `gamma` where that is less.
     pub discount: Option<f64>,
     /// Logged steps between a sample and the state its target is bootstrapped from, at least 1.
@@ -304,7 +308,7 @@ impl RawConfig {
         config.choose_acting &= self.acting.is_none();
         take!(self => config; steps dual_share balance caution batch_size seed threads precision gamma alpha epsilon divergence learning_rate
             policy_learning_rate multiplier_learning_rate lambda_max successors bound_loss start_at_mean
-            normalize_observations reward_scale extraction policy_average_rate acting choose_acting holdout checkpoint_every keep_checkpoints log_every);
+            normalize_observations reward_scale extraction policy_average_rate acting finalists choose_acting holdout checkpoint_every keep_checkpoints log_every);
         if !config.precision.is_available() {
             config.precision = Precision::F32;
         }
@@ -332,7 +336,7 @@ impl RawConfig {
         default_critic.discount = default_critic.discount.min(config.gamma);
         let mut critic = default_critic;
         if let Some(given) = self.critic {
-            take!(given => critic; discount lookahead guidance least_weight target_rate smoothing);
+            take!(given => critic; ensemble discount lookahead guidance least_weight target_rate smoothing);
         }
         if config.has_critic() && config.extraction != Extraction::CriticGuided {
             let guidance = critic.guidance != default_critic.guidance;
@@ -504,6 +508,8 @@ fn check_extraction(config: &TrainConfig) -> Result<(), ConfigError> {
     for (field, value) in [("state_weight.floor", weight.floor), ("state_weight.clip", weight.clip)] {
         range(positive(f64::from(value)), field, &value, "a finite number above 0")?;
     }
+    range((1..=64).contains(&config.finalists), "finalists", &config.finalists, "1 to 64")?;
+    range((2..=16).contains(&critic.ensemble), "critic.ensemble", &critic.ensemble, "2 to 16")?;
     range((0.0..1.0).contains(&critic.discount), "critic.discount", &critic.discount, "a number in [0, 1)")?;
     range(
         (1..=1_000_000).contains(&critic.lookahead),

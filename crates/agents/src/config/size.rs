@@ -57,22 +57,23 @@ const PER_UNIT: f64 = 4.0;
 /// its network sees in a batch; of every weight itself, its gradient, moments and averages. What depends on the log,
 /// the first and last layers' weights and the rows of the batch, is small beside it and left out.
 fn bytes(config: &TrainConfig, batch: usize) -> f64 {
+    let members = config.critic.ensemble as f64;
     // Of critics, and of what is fitted beside the policy: value networks, policy networks.
     let (guided, fitted, behaviour) = match (config.algo, config.extraction) {
         (Algorithm::Bc, _) | (_, Extraction::WeightedBc) => (0.0, 0.0, 0.0),
-        (_, Extraction::CriticGuided | Extraction::GuidedSelection) => (1.0, 0.0, 0.0),
+        (_, Extraction::CriticGuided | Extraction::GuidedSelection) => (members, 0.0, 0.0),
         (_, Extraction::StateNormalized) => (0.0, 1.0, 0.0),
         (_, Extraction::InformationProjection) => (0.0, 1.0, 1.0),
     };
     let dual = if config.algo == Algorithm::Bc { 0.0 } else { 1.0 };
     let (value_units, value_weights) = counts(&config.networks.value);
     let (policy_units, policy_weights) = counts(&config.networks.policy);
-    // nu and chi at s, s', s0 and where gradients are penalised; two critics at logged, next and own actions.
-    let value_states = dual * 2.0 * 4.0 + guided * 2.0 * 3.0 + fitted;
-    let policy_states = 1.0 + guided * 2.0 + behaviour;
+    // nu and chi at s, s', s0 and where gradients are penalised; critics at logged, next and own actions.
+    let value_states = dual * 2.0 * 4.0 + guided * 3.0 + fitted;
+    let policy_states = 1.0 + guided.min(1.0) * 2.0 + behaviour;
     let units = PER_UNIT * batch as f64 * (value_states * value_units + policy_states * policy_units);
     // Weights, gradients and two moments; the critics' targets; the policy's average.
-    let value_copies = dual * 2.0 * 4.0 + guided * 2.0 * 5.0 + fitted * 4.0;
+    let value_copies = dual * 2.0 * 4.0 + guided * 5.0 + fitted * 4.0;
     let weights = value_copies * value_weights + (5.0 + behaviour * 4.0) * policy_weights;
     4.0 * (units + weights)
 }

@@ -130,6 +130,8 @@ fn values_out_of_range_are_named() {
         ("keep_checkpoints", vec!["0"]),
         ("log_every", vec!["0"]),
         ("networks.mixture_components", vec!["0", "65"]),
+        ("finalists", vec!["0", "65"]),
+        ("critic.ensemble", vec!["0", "1", "17"]),
         ("selection.candidates", vec!["0", "1025"]),
         ("selection.threshold", vec!["0.0", "1.1", "nan"]),
         ("projection.floor", vec!["0.0", "1.0", "nan"]),

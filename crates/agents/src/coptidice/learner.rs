@@ -12,7 +12,7 @@ use crate::TrainError;
 use crate::advantage::AdvantageNetwork;
 use crate::config::{Successors, TrainConfig};
 use crate::extraction::Extractor;
-use crate::learner::{BadQuantity, Learner, Resumable, StateMut};
+use crate::learner::{BadQuantity, Finalist, Learner, Resumable, StateMut};
 use crate::policy::Selector;
 use crate::problem::{Problem, ValueScale};
 use crate::sampler::Batch;
@@ -314,6 +314,10 @@ impl Learner for DiceLearner {
 
     fn policy_parameters(&self) -> &[f32] {
         self.extractor.exported()
+    }
+
+    fn finalists(&self) -> &[Finalist] {
+        self.extractor.finalists()
     }
 
     fn selector(&self) -> Option<Selector> {

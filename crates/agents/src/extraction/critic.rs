@@ -26,11 +26,13 @@
 //! is taken for what the policy would do (a bias that vanishes as the policy comes near the log's best), and one
 //! action's effect stands out by as much more.
 //!
-//! Two critics are fitted to common targets, those of the critic to which the next state is worth less, so that what
-//! is uncertain looks bad (fitted twins and smoothed targets: Fujimoto et al. 2018, "Addressing function approximation
-//! error"; a deterministic gradient beside a cloning term: Fujimoto and Gu 2021, "A minimalist approach"; returns over
-//! several logged steps without correction: Hessel et al. 2018, "Rainbow"). Their values serve to compare actions and
-//! say nothing of what the policy will earn or cost.
+//! Several critics are fitted to common targets, those of the one of two (drawn anew in each step) to which the next
+//! state is worth less, so that what is uncertain looks bad; the policy follows their mean, in which the errors of each
+//! weigh less (fitted twins and smoothed targets: Fujimoto et al. 2018, "Addressing function approximation error"; pairs
+//! of an ensemble and its mean: Chen et al. 2021, "Randomized ensembled double Q-learning"; a deterministic gradient
+//! beside a cloning term: Fujimoto and Gu 2021, "A minimalist approach"; returns over several logged steps without
+//! correction: Hessel et al. 2018, "Rainbow"). Their values serve to compare actions and say nothing of what the policy
+//! will earn or cost.
 //!
 //! For finitely many actions the value of the policy is an exact sum over actions, and the first term is
 //! `-w log pi(a|s)`.
@@ -42,6 +44,7 @@
 
 use coptidice_core::rng::{Rng, stream};
 use coptidice_nn::{Network, NetworkSpec, NnError, Pool, exponential_average};
+use rand::RngExt as _;
 use rand_distr::{Distribution as _, StandardNormal};
 
 use super::PolicyTrainer;
@@ -63,28 +66,29 @@ const DEVIATION_PER_DIFFERENCE: f64 = 0.886_226_925_452_758;
 /// The spread of values is taken to be at least this share of one and their mean: less is rounding.
 const SPREAD_MIN: f64 = 1e-6;
 
-/// Twin critics of the policy in training.
+/// Critics of the policy in training.
 pub(super) struct Critics {
     config: Critic,
     seed: u64,
     space: Space,
     /// `1 + K`.
     values: usize,
-    twins: [TrainedNetwork; 2],
+    /// `M` of them, at least 2.
+    members: Vec<TrainedNetwork>,
     /// Slowly following parameters of each.
-    targets: [Vec<f32>; 2],
+    targets: Vec<Vec<f32>>,
     /// `[B, D + A]` or `[B, D]`: inputs at logged, and at chosen actions.
     logged: Vec<f32>,
     chosen: Vec<f32>,
-    /// `[B, N, 1 + K]`: values of the next states under each target.
+    /// `[B, N, 1 + K]`: values of the next states under each target of the pair.
     next: [Vec<f32>; 2],
     /// `[B, N]`: probabilities of the actions chosen from; all 1 for continuous ones.
     probability: Vec<f32>,
     /// `[B, 1 + K]`.
     wanted: Vec<f32>,
-    /// `[B, 1 + K]`: the same by the first twin alone.
+    /// `[B, 1 + K]`: the same by the first of the pair alone.
     wanted_of_first: Vec<f32>,
-    /// `[B, 1 + K]`: what the first twin says of the logged actions.
+    /// `[B, 1 + K]`: what the first member says of the logged actions.
     said: Vec<f32>,
     /// `[B, 1 + K]`: what it says at the same states of the actions logged for their neighbours in the batch.
     exchanged: Vec<f32>,
@@ -102,7 +106,7 @@ pub(super) struct Critics {
 }
 
 impl Critics {
-    /// Mean squared error of the twins (scaled), spread of the values between actions (scaled reward), and how much
+    /// Mean squared error of the members (scaled), spread of the values between actions (scaled reward), and how much
     /// more the policy's actions are worth than the logged ones (in spreads).
     pub(super) const FIGURES: [&'static str; 3] = ["loss/critic", "critic/spread", "critic/gain"];
 
@@ -116,21 +120,22 @@ impl Critics {
             Space::Discrete { count } => (states, *count),
         };
         let start = starting_values(problem);
-        let twin = |purpose| -> Result<TrainedNetwork, NnError> {
+        let member = |i: usize| -> Result<TrainedNetwork, NnError> {
+            let purpose = format!("critic.{i}");
             let blocks = config.networks.value.clone();
             let spec = NetworkSpec { input: width, blocks, output: count * values };
-            let mut twin = TrainedNetwork::new(config, spec, purpose, config.learning_rate, size)?;
-            twin.shift_outputs(&start.repeat(count));
-            Ok(twin)
+            let mut member = TrainedNetwork::new(config, spec, &purpose, config.learning_rate, size)?;
+            member.shift_outputs(&start.repeat(count));
+            Ok(member)
         };
-        let twins = [twin("critic.0")?, twin("critic.1")?];
-        let targets = [twins[0].params.clone(), twins[1].params.clone()];
+        let members = (0..config.critic.ensemble).map(member).collect::<Result<Vec<_>, _>>()?;
+        let targets = members.iter().map(|member| member.params.clone()).collect();
         Ok(Critics {
             config: config.critic,
             seed: config.seed,
             space,
             values,
-            twins,
+            members,
             targets,
             logged: vec![0.0; size * width],
             chosen: vec![0.0; size * width],
@@ -156,13 +161,13 @@ impl Critics {
         }
     }
 
-    /// One step of both twins towards the values of `policy`. `prices` is `[K]`, scaled reward per scaled cost.
+    /// One step of all members towards the values of `policy`. `prices` is `[K]`, scaled reward per scaled cost.
     pub(super) fn step(&mut self, batch: &Batch, prices: &[f64], policy: &mut PolicyTrainer, pool: &Pool) {
         self.next_actions(batch, policy, pool);
         self.learn(batch, prices, pool);
     }
 
-    /// One step of both twins towards the values of the policy that selects among `candidates` of `policy` by the first
+    /// One step of all members towards the values of the policy that selects among `candidates` of `policy` by the first
     /// target at `rounded` prices. Returns how much more the selected actions are worth than the mean candidate, at the
     /// states ahead.
     pub(super) fn step_selecting(
@@ -208,7 +213,7 @@ impl Critics {
                     *u = ((*u - middle[i]) / half[i]).clamp(-1.0, 1.0);
                 }
             }
-            let TrainedNetwork { network, cache, .. } = &mut self.twins[0];
+            let TrainedNetwork { network, cache, .. } = &mut self.members[0];
             let found = network.forward(&self.targets[0], &self.chosen, batch.size, cache, pool);
             let rows = self.chosen.chunks_exact(width).zip(self.d_input.chunks_exact_mut(width));
             for ((best, values), (input, kept)) in
@@ -244,7 +249,7 @@ impl Critics {
         let (states, count) = (&batch.ahead.states, self.count());
         self.chosen.copy_from_slice(states);
         let outputs = policy.outputs(states, batch.size, pool);
-        let TrainedNetwork { network, cache, .. } = &mut self.twins[0];
+        let TrainedNetwork { network, cache, .. } = &mut self.members[0];
         let found = network.forward(&self.targets[0], states, batch.size, cache, pool);
         let mut gain = 0.0;
         let rows = outputs.chunks_exact(count).zip(found.chunks_exact(count * self.values));
@@ -268,21 +273,34 @@ impl Critics {
 
     /// The rest of a step, once the next actions stand in `chosen` and `probability`.
     fn learn(&mut self, batch: &Batch, prices: &[f64], pool: &Pool) {
-        for i in 0..2 {
-            let TrainedNetwork { network, cache, .. } = &mut self.twins[i];
+        let pair = self.pair(batch.step);
+        for (next, i) in self.next.iter_mut().zip(pair) {
+            let TrainedNetwork { network, cache, .. } = &mut self.members[i];
             let values = network.forward(&self.targets[i], &self.chosen, batch.size, cache, pool);
-            self.next[i].copy_from_slice(values);
+            next.copy_from_slice(values);
         }
         self.want(batch, prices);
         self.inputs_at_logged(batch);
         self.exchange(batch, pool);
+        let count = self.members.len();
         let mut loss = 0.0;
-        for i in 0..2 {
-            loss += self.fit(i, batch, pool) / 2.0;
+        for i in 0..count {
+            loss += self.fit(i, batch, pool) / count as f64;
             let target = &mut self.targets[i];
-            exponential_average(target, &self.twins[i].params, self.config.target_rate, pool);
+            exponential_average(target, &self.members[i].params, self.config.target_rate, pool);
         }
         self.figures[0] = loss;
+    }
+
+    /// Two different members, the first two where there are no others.
+    fn pair(&self, step: u64) -> [usize; 2] {
+        let count = self.members.len();
+        if count == 2 {
+            return [0, 1];
+        }
+        let mut rng = stream(self.seed, "pair of critics", step);
+        let one = rng.random_range(0..count);
+        [one, (one + rng.random_range(1..count)) % count]
     }
 
     /// Inputs at the policy's actions in the next states, noise added; for finitely many actions their probabilities.
@@ -318,7 +336,7 @@ impl Critics {
         }
     }
 
-    /// Temporal-difference targets: those of the twin to which the state ahead is worth less.
+    /// Temporal-difference targets: those of the one of the pair to which the state ahead is worth less.
     fn want(&mut self, batch: &Batch, prices: &[f64]) {
         let (values, count) = (self.values, self.count());
         for b in 0..batch.size {
@@ -360,7 +378,7 @@ impl Critics {
         }
     }
 
-    /// What the first twin, before its step, says at every state of the action that was logged for the next sample of
+    /// What the first member, before its step, says at every state of the action that was logged for the next sample of
     /// the batch.
     fn exchange(&mut self, batch: &Batch, pool: &Pool) {
         let (values, count, size) = (self.values, self.count(), batch.size);
@@ -377,7 +395,7 @@ impl Critics {
         } else {
             self.chosen.copy_from_slice(&self.logged);
         }
-        let TrainedNetwork { network, params, cache, .. } = &mut self.twins[0];
+        let TrainedNetwork { network, params, cache, .. } = &mut self.members[0];
         let outputs = network.forward(params, &self.chosen, size, cache, pool);
         for b in 0..size {
             let action = if batch.discrete { batch.action_ids[(b + 1) % size] as usize } else { 0 };
@@ -386,10 +404,10 @@ impl Critics {
         }
     }
 
-    /// One step of a twin on the squared error; returns its mean.
-    fn fit(&mut self, twin: usize, batch: &Batch, pool: &Pool) -> f64 {
+    /// One step of a member on the squared error; returns its mean.
+    fn fit(&mut self, member: usize, batch: &Batch, pool: &Pool) -> f64 {
         let (values, count, size) = (self.values, self.count(), batch.size);
-        let TrainedNetwork { network, params, cache, adam, .. } = &mut self.twins[twin];
+        let TrainedNetwork { network, params, cache, adam, .. } = &mut self.members[member];
         let outputs = network.forward(params, &self.logged, size, cache, pool);
         let mut error = 0.0;
         self.d_values.fill(0.0);
@@ -400,7 +418,7 @@ impl Critics {
                 let miss = outputs[place + j] - self.wanted[b * values + j];
                 error += f64::from(miss).powi(2);
                 self.d_values[place + j] = 2.0 * miss / size as f32;
-                if twin == 0 {
+                if member == 0 {
                     self.said[b * values + j] = outputs[place + j];
                 }
             }
@@ -474,7 +492,7 @@ impl Critics {
 
     /// The first critic, with its slowly following parameters.
     pub(super) fn exported(&self) -> (&Network, &[f32]) {
-        (&self.twins[0].network, &self.targets[0])
+        (&self.members[0].network, &self.targets[0])
     }
 
     /// Writes the derivative of `-strength mean(Q_r - prices'Q_c)` in the locations; returns that mean.
@@ -490,25 +508,37 @@ impl Critics {
         let Space::Continuous { middle, half } = &self.space else { return 0.0 };
         let (dim, actions) = (batch.current_states().len() / batch.size, middle.len());
         join(&mut self.chosen, batch.current_states(), outputs, middle, half, |u| u);
-        let TrainedNetwork { network, params, cache, .. } = &mut self.twins[0];
-        let values = network.forward(params, &self.chosen, batch.size, cache, pool);
-        let mean = values.chunks_exact(self.values).map(|values| worth(values, prices)).sum::<f64>()
-            / batch.size as f64;
-        let step = strength / batch.size as f64;
+        let share = 1.0 / self.members.len() as f64;
+        let step = strength * share / batch.size as f64;
         for row in self.d_values.chunks_exact_mut(self.values) {
             row[0] = -step as f32;
             for (d, price) in row[1..].iter_mut().zip(prices) {
                 *d = (step * price) as f32;
             }
         }
-        let d_input = &mut self.d_input;
-        network.input_gradient(params, &self.chosen, &self.d_values, batch.size, cache, d_input, pool);
-        for (b, row) in self.d_input.chunks_exact(dim + actions).enumerate() {
+        let locations = |b: usize, i: usize| b * 3 * actions + actions + i;
+        for b in 0..batch.size {
+            d_outputs[locations(b, 0)..locations(b, actions)].fill(0.0);
+        }
+        let mut mean = 0.0;
+        for TrainedNetwork { network, params, cache, .. } in &mut self.members {
+            let values = network.forward(params, &self.chosen, batch.size, cache, pool);
+            mean += share * values.chunks_exact(self.values).map(|values| worth(values, prices)).sum::<f64>()
+                / batch.size as f64;
+            let d_input = &mut self.d_input;
+            network.input_gradient(params, &self.chosen, &self.d_values, batch.size, cache, d_input, pool);
+            for (b, row) in self.d_input.chunks_exact(dim + actions).enumerate() {
+                for i in 0..actions {
+                    d_outputs[locations(b, i)] += row[dim + i];
+                }
+            }
+        }
+        for b in 0..batch.size {
             for i in 0..actions {
-                let place = b * 3 * actions + actions + i;
+                let place = locations(b, i);
                 let u = (outputs[place] - middle[i]) / half[i];
-                let pull = row[dim + i];
-                // The action is cut at the range's ends: beyond them the critic may only pull back.
+                let pull = d_outputs[place];
+                // The action is cut at the range's ends: beyond them the critics may only pull back.
                 let outward = (u >= 1.0 && pull < 0.0) || (u <= -1.0 && pull > 0.0);
                 d_outputs[place] = if outward { 0.0 } else { pull / half[i] };
             }
@@ -545,11 +575,18 @@ impl Critics {
         pool: &Pool,
     ) -> f64 {
         let Space::Discrete { count } = self.space else { return 0.0 };
-        let TrainedNetwork { network, params, cache, .. } = &mut self.twins[0];
-        let values = network.forward(params, batch.current_states(), batch.size, cache, pool);
+        // The mean of the members' values stands in `d_values`, which nothing else uses here.
+        let share = 1.0 / self.members.len() as f32;
+        self.d_values.fill(0.0);
+        for TrainedNetwork { network, params, cache, .. } in &mut self.members {
+            let values = network.forward(params, batch.current_states(), batch.size, cache, pool);
+            for (mean, value) in self.d_values.iter_mut().zip(values) {
+                *mean += share * value;
+            }
+        }
         let mut total = 0.0;
         let rows = outputs.chunks_exact(count).zip(d_outputs.chunks_exact_mut(count));
-        for ((logits, d_logits), values) in rows.zip(values.chunks_exact(count * self.values)) {
+        for ((logits, d_logits), values) in rows.zip(self.d_values.chunks_exact(count * self.values)) {
             for (entry, values) in self.scratch.iter_mut().zip(values.chunks_exact(self.values)) {
                 entry[0] = worth(values, prices);
             }
@@ -563,16 +600,17 @@ impl Critics {
         total / batch.size as f64
     }
 
-    /// What both twins say of every action at `rows` inputs.
+    /// What every member says of every action at `rows` inputs.
     #[cfg(test)]
-    pub(super) fn values_at(&mut self, inputs: &[f32], rows: usize, pool: &Pool) -> [Vec<f32>; 2] {
-        self.twins.each_mut().map(|TrainedNetwork { network, params, cache, .. }| {
+    pub(super) fn values_at(&mut self, inputs: &[f32], rows: usize, pool: &Pool) -> Vec<Vec<f32>> {
+        let of = |TrainedNetwork { network, params, cache, .. }: &mut TrainedNetwork| {
             network.forward(params, inputs, rows, cache, pool).to_vec()
-        })
+        };
+        self.members.iter_mut().map(of).collect()
     }
 
     pub(super) fn set_pace(&mut self, pace: f32) {
-        self.twins.iter_mut().for_each(|twin| twin.set_pace(pace));
+        self.members.iter_mut().for_each(|member| member.set_pace(pace));
     }
 
     pub(super) fn figures(&self) -> &[f64] {
@@ -580,8 +618,8 @@ impl Critics {
     }
 
     pub(super) fn visit_state(&mut self, visit: &mut dyn FnMut(&str, StateMut<'_>)) {
-        for (i, (twin, target)) in self.twins.iter_mut().zip(&mut self.targets).enumerate() {
-            twin.visit_state(&format!("critic.{i}"), visit);
+        for (i, (member, target)) in self.members.iter_mut().zip(&mut self.targets).enumerate() {
+            member.visit_state(&format!("critic.{i}"), visit);
             visit(&format!("critic.{i}.target"), StateMut::F32(target));
         }
     }

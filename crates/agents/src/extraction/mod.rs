@@ -28,7 +28,7 @@ use coptidice_nn::{Cache, Network, NnError, Pool, Precision};
 
 use crate::TrainError;
 use crate::config::Extraction;
-use crate::learner::{BadQuantity, StateMut, sound};
+use crate::learner::{BadQuantity, Finalist, StateMut, sound};
 use crate::policy::Selector;
 use crate::problem::Problem;
 use crate::sampler::Batch;
@@ -198,6 +198,11 @@ impl Extractor {
     /// The parameters to export.
     pub(crate) fn exported(&self) -> &[f32] {
         self.policy.exported()
+    }
+
+    /// Earlier policies to choose from.
+    pub(crate) fn finalists(&self) -> &[Finalist] {
+        self.policy.finalists()
     }
 
     /// What the policy selects by, where it does.

@@ -6,7 +6,8 @@
 
 use coptidice_nn::{Cache, Network, NetworkSpec, NnError, Pool, Precision, exponential_average};
 
-use crate::learner::StateMut;
+use crate::config::TrainConfig;
+use crate::learner::{Finalist, StateMut};
 use crate::policy::{ActionBatch, Head};
 use crate::problem::Problem;
 use crate::sampler::Batch;
@@ -25,11 +26,21 @@ pub(crate) struct PolicyTrainer {
     /// Average of the parameters over late steps; empty where averaging is off.
     average: Vec<f32>,
     average_rate: f32,
+    /// What is set aside of it, by step.
+    finalists: Vec<Finalist>,
+    /// Steps of training before the policy's first.
+    begins: u64,
 }
 
 impl PolicyTrainer {
     pub(crate) fn new(problem: &Problem<'_>) -> Result<Self, NnError> {
-        Self::with_head(problem, head(problem), "policy", problem.config.policy_average_rate)
+        let config = problem.config;
+        let mut trainer = Self::with_head(problem, head(problem), "policy", config.policy_average_rate)?;
+        trainer.begins = if config.draws_afterwards() { config.dual_steps() } else { 0 };
+        let params = &trainer.trained.params;
+        trainer.finalists =
+            finalist_steps(config).map(|step| Finalist { step, params: params.clone() }).collect();
+        Ok(trainer)
     }
 
     /// One with another head. `name` is of its random stream and its state.
@@ -49,7 +60,16 @@ impl PolicyTrainer {
         )?;
         let average = if average_rate > 0.0 { trained.params.clone() } else { Vec::new() };
         let d_outputs = vec![0.0; config.batch_size * head.outputs()];
-        Ok(PolicyTrainer { name, trained, head, d_outputs, average, average_rate })
+        Ok(PolicyTrainer {
+            name,
+            trained,
+            head,
+            d_outputs,
+            average,
+            average_rate,
+            finalists: Vec::new(),
+            begins: 0,
+        })
     }
 
     /// Makes the cache fit other networks too, on up to `max_batch` rows.
@@ -140,11 +160,21 @@ impl PolicyTrainer {
             let rate = self.average_rate.max(RECENT / (step + RECENT - 1.0));
             exponential_average(&mut self.average, &self.trained.params, rate, pool);
         }
+        let step = self.begins + self.trained.adam.step;
+        if let Ok(k) = self.finalists.binary_search_by_key(&step, |finalist| finalist.step) {
+            let params = if self.average_rate > 0.0 { &self.average } else { &self.trained.params };
+            self.finalists[k].params.copy_from_slice(params);
+        }
     }
 
     /// The parameters to export.
     pub(crate) fn exported(&self) -> &[f32] {
         if self.average_rate > 0.0 { &self.average } else { &self.trained.params }
+    }
+
+    /// What was set aside.
+    pub(crate) fn finalists(&self) -> &[Finalist] {
+        &self.finalists
     }
 
     #[cfg(test)]
@@ -162,7 +192,22 @@ impl PolicyTrainer {
         if self.average_rate > 0.0 {
             visit(&format!("{}.average", self.name), StateMut::F32(&mut self.average));
         }
+        for Finalist { step, params } in &mut self.finalists {
+            visit(&format!("{}.finalist.{step}", self.name), StateMut::F32(params));
+        }
     }
+}
+
+/// Steps of training after which policies are set aside, evenly over the last half of the policy's own; the last
+/// policy of all is one of the finalists.
+fn finalist_steps(config: &TrainConfig) -> impl Iterator<Item = u64> {
+    // What selects does so by the critic of the last step.
+    let earlier = if config.selects() { 0 } else { config.finalists.max(1) as u64 - 1 };
+    let begins = if config.draws_afterwards() { config.dual_steps() } else { 0 };
+    let (last, half) = (config.steps, (config.steps - begins) / 2);
+    let mut steps: Vec<u64> = (1..=earlier).rev().map(|k| last - half * k / earlier).collect();
+    steps.dedup();
+    steps.into_iter().filter(move |&step| step > begins && step < last)
 }
 
 /// The head that fits the log's actions.

@@ -59,7 +59,34 @@ fn cycle() -> Transitions {
     builder.finish().unwrap()
 }
 
-/// The twins' values of a fixed policy are those of a policy evaluation. Transitions are deterministic and the
+/// Evenly over the last half of the policy's steps, 21 to 40, the exported parameters as they were.
+#[test]
+fn earlier_policies_are_set_aside_as_they_were() {
+    let data = cycle();
+    for (fields, expected) in [("finalists = 3\n", vec![30, 35]), ("finalists = 1\n", vec![])] {
+        let fields = format!("extraction = \"weighted_bc\"\nsteps = 40\ndual_share = 0.5\n{fields}");
+        let config = testing::config(&data, &fields);
+        let problem = Problem::new(&config, &data).unwrap();
+        let mut policy = PolicyTrainer::new(&problem).unwrap();
+        let mut sampler = Sampler::new(&problem);
+        let mut seen = Vec::new();
+        for step in 21..=40 {
+            let batch = sampler.draw(step);
+            policy.step(batch, &vec![1.0; batch.size], &pool());
+            if expected.contains(&step) {
+                seen.push((step, policy.exported().to_vec()));
+            }
+        }
+        let kept: Vec<_> = policy.finalists().iter().map(|f| (f.step, f.params.clone())).collect();
+        assert_eq!(kept, seen);
+        assert_eq!(kept.iter().map(|(step, _)| *step).collect::<Vec<_>>(), expected);
+    }
+    let short = testing::config(&data, "extraction = \"weighted_bc\"\nsteps = 3\nfinalists = 64\n");
+    let problem = Problem::new(&short, &data).unwrap();
+    assert!(PolicyTrainer::new(&problem).unwrap().finalists().len() < 3);
+}
+
+/// The members' values of a fixed policy are those of a policy evaluation. Transitions are deterministic and the
 /// networks can hold any function of three states, so that nothing but the last steps' size is left: a percent of
 /// values that lie between 0 and `1/(1 - 0.8) = 5`.
 #[test]
@@ -68,7 +95,8 @@ fn critics_learn_the_values_of_a_fixed_policy() {
     let config = testing::config(
         &data,
         "extraction = \"critic_guided\"\nbatch_size = 64\nlearning_rate = 3e-3\nreward_scale = \"none\"\n\
-         normalize_observations = false\n[critic]\ndiscount = 0.8\nlookahead = 1\ntarget_rate = 0.05\n",
+         normalize_observations = false\n[critic]\nensemble = 3\ndiscount = 0.8\nlookahead = 1\n\
+         target_rate = 0.05\n",
     );
     let problem = Problem::new(&config, &data).unwrap();
     let (mut policy, mut critics) = (PolicyTrainer::new(&problem).unwrap(), Critics::new(&problem).unwrap());
@@ -99,8 +127,8 @@ fn critics_learn_the_values_of_a_fixed_policy() {
             })
         });
     }
-    for twin in critics.values_at(&one_hot, STATES, &pool()) {
-        for (found, expected) in twin.iter().zip(exact.as_flattened().as_flattened()) {
+    for member in critics.values_at(&one_hot, STATES, &pool()) {
+        for (found, expected) in member.iter().zip(exact.as_flattened().as_flattened()) {
             assert!((f64::from(*found) - expected).abs() < 0.05, "{found} for {expected}");
         }
     }

@@ -75,6 +75,7 @@ impl PolicyPicture {
         let mut table = Table::new([
             Column::text("per step"),
             Column::text("acting"),
+            Column::numeric("after steps"),
             Column::numeric("the policy"),
             Column::numeric("unsettled by"),
             Column::numeric("the dual's optimum"),
@@ -92,6 +93,7 @@ impl PolicyPicture {
                 table = table.row([
                     Cell::from(name),
                     Cell::from(way.acting.name()),
+                    Cell::from(way.step.to_string()),
                     if over { Cell::with_status(shown, Status::Bad) } else { Cell::from(shown) },
                     number(way.unsettled.get(k).copied()),
                     number(self.dual.get(k).copied()),
