@@ -18,6 +18,7 @@ mod exponential;
 pub(crate) mod reduced;
 mod samples;
 mod tilt;
+mod units;
 
 pub use samples::Samples;
 
@@ -29,6 +30,7 @@ use bound::{BoundSolver, BoundState, BoundValue};
 use dual::Dual;
 use reduced::Reduced;
 use tilt::BoundedCost;
+use units::Units;
 
 /// A program to solve.
 #[derive(Clone, Copy, Debug)]
@@ -72,8 +74,8 @@ pub struct Effort {
     pub bound_steps: usize,
     /// Values of `λ` tried.
     pub lambda_steps: usize,
-    /// A multiplier beyond this (reward units per cost unit) is taken as a sign of infeasibility, which is then
-    /// decided exactly where possible.
+    /// A multiplier beyond this is taken as a sign of infeasibility, which is then decided exactly where possible. In
+    /// reward units per cost unit where both are of order one; it grows and shrinks with them by powers of 1024.
     pub lambda_cap: f64,
 }
 
@@ -115,6 +117,15 @@ impl CostBound {
     fn new(value: BoundValue, chi: Vec<f64>) -> Self {
         let BoundValue { outcome, value, tau, kl, tilted_cost, flow_residual, iterations } = value;
         Self { outcome, value, tau, chi, kl, tilted_cost, flow_residual, iterations }
+    }
+
+    /// The bound of `unit` times the cost.
+    fn times(mut self, unit: f64) -> Self {
+        self.value *= unit;
+        self.tau *= unit;
+        self.tilted_cost *= unit;
+        self.chi.iter_mut().for_each(|x| *x *= unit);
+        self
     }
 }
 
@@ -214,14 +225,17 @@ impl Problem<'_> {
         }
     }
 
-    fn dual(&self) -> Option<Dual> {
-        let reduced = Reduced::new(self.model, self.data_occupancy)?;
-        Some(Dual::new(reduced, self.divergence, self.alpha, self.limits))
+    /// The dual in units of its own.
+    fn dual(&self) -> Option<(Dual, Units)> {
+        let mut reduced = Reduced::new(self.model, self.data_occupancy)?;
+        let units = Units::apply(&mut reduced, self.alpha);
+        let (alpha, limits) = (self.alpha / units.reward(), units.per_cost(self.limits));
+        Some((Dual::new(reduced, self.divergence, alpha, &limits), units))
     }
 
-    fn dual_from(&self, start: Option<&Solution>) -> Result<Option<Dual>, DiceError> {
+    fn dual_from(&self, start: Option<&Solution>) -> Result<Option<(Dual, Units)>, DiceError> {
         let mut dual = self.dual();
-        if let (Some(dual), Some(start)) = (&mut dual, start) {
+        if let (Some((dual, units)), Some(start)) = (&mut dual, start) {
             let (expected, found) = (self.model.states(), start.nu.len());
             if found != expected {
                 return Err(CmdpError::Shape { what: "start", expected, found }.into());
@@ -229,7 +243,8 @@ impl Problem<'_> {
             if start.lambda.len() != self.limits.len() {
                 return Err(DiceError::Limits { limits: start.lambda.len(), costs: self.limits.len() });
             }
-            dual.start_from(&start.nu, start.mu, &start.lambda);
+            let (nu, mu, lambda) = units.multipliers(start);
+            dual.start_from(&nu, mu, &lambda);
         }
         Ok(dual)
     }
@@ -250,7 +265,7 @@ impl Problem<'_> {
         }
     }
 
-    fn solution(&self, dual: &Dual, outcome: Outcome, bounds: Vec<CostBound>) -> Solution {
+    fn solution(&self, dual: &Dual, units: &Units, outcome: Outcome, bounds: Vec<CostBound>) -> Solution {
         let (pairs, states) = (self.model.pairs(), self.model.states());
         let (mut w, mut occupancy, mut nu) = (vec![0.0; pairs], vec![0.0; pairs], vec![0.0; states]);
         for (i, &pair) in dual.r.pairs.iter().enumerate() {
@@ -258,34 +273,44 @@ impl Problem<'_> {
             occupancy[pair as usize] = dual.w[i] * dual.r.data[i];
         }
         for (i, &s) in dual.r.states.iter().enumerate() {
-            nu[s as usize] = dual.nu[i];
+            nu[s as usize] = dual.nu[i] * units.reward();
         }
-        let costs: Vec<f64> = (0..self.limits.len()).map(|k| dual.mean_cost(k)).collect();
-        let certificate = self.certificate(dual, &costs, &bounds);
-        let lambda = dual.lambda.clone();
-        Solution { outcome, w, occupancy, nu, mu: dual.mu, lambda, costs, bounds, certificate }
+        let k = 0..self.limits.len();
+        Solution {
+            outcome,
+            w,
+            occupancy,
+            nu,
+            mu: dual.mu * units.reward(),
+            lambda: k.clone().map(|k| dual.lambda[k] * units.multiplier(k)).collect(),
+            costs: k.map(|k| dual.mean_cost(k) * units.cost(k)).collect(),
+            certificate: certificate(dual, units, &bounds),
+            bounds: units.bounds(bounds),
+        }
     }
+}
 
-    fn certificate(&self, dual: &Dual, costs: &[f64], bounds: &[CostBound]) -> Certificate {
-        let (objective, mut dual_objective) = dual.objectives();
-        let (mut limit_excess, mut complementarity) = (0.0_f64, 0.0_f64);
-        for (k, &cost) in costs.iter().enumerate() {
-            let limited = bounds.get(k).map_or(cost, |b| b.value);
-            limit_excess = limit_excess.max(limited - self.limits[k]);
-            complementarity = complementarity.max(dual.lambda[k] * (self.limits[k] - limited).abs());
-            if !bounds.is_empty() {
-                dual_objective += dual.lambda[k] * (cost - self.limits[k]);
-            }
+/// What proves the dual's present solution and its bounds, which are in the dual's units, in `units`.
+fn certificate(dual: &Dual, units: &Units, bounds: &[CostBound]) -> Certificate {
+    let (objective, mut dual_objective) = dual.objectives();
+    let (mut limit_excess, mut complementarity) = (0.0_f64, 0.0_f64);
+    for (k, &limit) in dual.limits.iter().enumerate() {
+        let cost = dual.mean_cost(k);
+        let limited = bounds.get(k).map_or(cost, |b| b.value);
+        limit_excess = limit_excess.max((limited - limit) * units.cost(k));
+        complementarity = complementarity.max(dual.lambda[k] * (limit - limited).abs());
+        if !bounds.is_empty() {
+            dual_objective += dual.lambda[k] * (cost - limit);
         }
-        Certificate {
-            objective,
-            dual_objective,
-            flow_residual: dual.flow_residual(),
-            expected_ratio: dual.total(),
-            limit_excess,
-            complementarity,
-            iterations: dual.steps,
-        }
+    }
+    Certificate {
+        objective: objective * units.reward(),
+        dual_objective: dual_objective * units.reward(),
+        flow_residual: dual.flow_residual(),
+        expected_ratio: dual.total(),
+        limit_excess,
+        complementarity: complementarity * units.reward(),
+        iterations: dual.steps,
     }
 }
 
@@ -320,9 +345,9 @@ impl BoundProblem<'_> {
 /// [`DiceError`] on an unusable problem.
 pub fn optidice(problem: &Problem<'_>, effort: Effort) -> Result<Solution, DiceError> {
     problem.check()?;
-    let Some(mut dual) = problem.dual() else { return Ok(problem.unsupported()) };
+    let Some((mut dual, units)) = problem.dual() else { return Ok(problem.unsupported()) };
     let outcome = dual.minimise(false, effort.lambda_cap, effort.newton_steps);
-    let mut solution = problem.solution(&dual, outcome, Vec::new());
+    let mut solution = problem.solution(&dual, &units, outcome, Vec::new());
     // Limits play no part: neither do their residuals.
     (solution.certificate.limit_excess, solution.certificate.complementarity) = (0.0, 0.0);
     Ok(solution)
@@ -341,9 +366,9 @@ pub fn coptidice_naive(
     effort: Effort,
 ) -> Result<Solution, DiceError> {
     problem.check()?;
-    let Some(mut dual) = problem.dual_from(start)? else { return Ok(problem.unsupported()) };
+    let Some((mut dual, units)) = problem.dual_from(start)? else { return Ok(problem.unsupported()) };
     let outcome = conservative::minimise_naive(&mut dual, effort);
-    Ok(problem.solution(&dual, outcome, Vec::new()))
+    Ok(problem.solution(&dual, &units, outcome, Vec::new()))
 }
 
 /// COptiDICE: limits on the upper bounds of the costs, `λ` solved to the root.
@@ -364,11 +389,12 @@ pub fn coptidice(
 ) -> Result<Solution, DiceError> {
     problem.check()?;
     bound.check(problem.model)?;
-    let Some(mut dual) = problem.dual_from(start)? else { return Ok(problem.unsupported()) };
-    let (outcome, bounds) = conservative::solve(&mut dual, bound, effort);
-    let mut solution = problem.solution(&dual, outcome, bounds);
-    let certificate = &solution.certificate;
-    solution.outcome = match solution.outcome {
+    let Some((mut dual, units)) = problem.dual_from(start)? else { return Ok(problem.unsupported()) };
+    let (costs, credits) = (units.tables(bound.costs), units.per_cost(bound.last_step_credits));
+    let in_units = BoundProblem { costs: &costs, last_step_credits: &credits, ..*bound };
+    let (outcome, bounds) = conservative::solve(&mut dual, &in_units, effort);
+    let certificate = certificate(&dual, &Units::given(bound.costs.len()), &bounds);
+    let outcome = match outcome {
         // Next to what can be met at all, multipliers run away and steps stop; what they leave proves nothing.
         Outcome::AlmostSolved if certificate.worst() > WORST_ALMOST => Outcome::IterationLimit,
         Outcome::Solved
@@ -378,7 +404,7 @@ pub fn coptidice(
         }
         other => other,
     };
-    Ok(solution)
+    Ok(problem.solution(&dual, &units, outcome, bounds))
 }
 
 /// The upper bound of cost `k` for a given `w` `[S*A]`.
@@ -404,8 +430,11 @@ pub fn cost_bound(
         return Err(CmdpError::Occupancy { state, action, value: w[pair] }.into());
     }
     let w: Vec<f64> = w.iter().map(|&x| x.max(bound.weight_floor)).collect();
+    let unit = bound.cost(k).unit(&w);
+    let cost: Vec<f64> = bound.costs[k].iter().map(|c| c / unit).collect();
+    let cost = BoundedCost { cost: &cost, last_step_credit: bound.last_step_credits[k] / unit };
     let mut state = BoundState::default();
     let mut solver = BoundSolver::new(bound.samples);
-    let value = solver.solve(&w, bound.cost(k), bound.epsilon, &mut state, effort.bound_steps);
-    Ok(CostBound::new(value, state.chi))
+    let value = solver.solve(&w, cost, bound.epsilon, &mut state, effort.bound_steps);
+    Ok(CostBound::new(value, state.chi).times(unit))
 }

@@ -252,17 +252,28 @@ impl Spd {
         let mut regular = true;
         for (x, z) in solutions.chunks_mut(n.max(1)).zip(g.chunks_mut(m.max(1))) {
             let mut schur = vec![0.0; m * m];
+            let mut scale = vec![1.0; m];
             for i in 0..m {
                 let b = &original[i * n..(i + 1) * n];
                 for j in 0..m {
-                    schur[i * m + j] = corner[i * m + j] - dot(b, &solved[j * n..(j + 1) * n]);
+                    let through = dot(b, &solved[j * n..(j + 1) * n]);
+                    schur[i * m + j] = corner[i * m + j] - through;
+                    if i == j {
+                        scale[i] = equaliser(corner[i * m + i].abs().max(through.abs()));
+                    }
                 }
                 z[i] -= dot(b, x);
+            }
+            // The unknowns of the border have units of their own.
+            for i in 0..m {
+                (0..m).for_each(|j| schur[i * m + j] *= scale[i] * scale[j]);
+                z[i] *= scale[i];
             }
             if !solve_small(&mut schur, z) {
                 regular = false;
                 z.fill(0.0);
             }
+            z.iter_mut().zip(&scale).for_each(|(z, s)| *z *= s);
             for (j, &zj) in z.iter().enumerate() {
                 for (xi, &s) in x.iter_mut().zip(&solved[j * n..(j + 1) * n]) {
                     *xi -= zj * s;
@@ -271,6 +282,12 @@ impl Spd {
         }
         regular
     }
+}
+
+/// The power of two by which an unknown is scaled whose diagonal entry has this size before anything cancels in it, so
+/// that the entry becomes one, to a factor of two. A power of two changes no digit.
+fn equaliser(size: f64) -> f64 {
+    if size > 0.0 && size.is_finite() { 2.0_f64.powi((-0.5 * size.log2()).round() as i32) } else { 1.0 }
 }
 
 /// Inner product.

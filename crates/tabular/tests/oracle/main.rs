@@ -13,6 +13,7 @@ mod formulations;
 #[path = "../instances/mod.rs"]
 mod instances;
 mod several_limits;
+mod units;
 
 use formulations::{bound_primal, primal};
 use instances::{Instance, build, least_cost};
