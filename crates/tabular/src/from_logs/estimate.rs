@@ -11,6 +11,10 @@ use crate::dice::DiceError;
 use crate::evaluation::{Evaluation, Evaluator};
 use crate::linalg::spd::dot;
 
+/// Deviation of outcomes, relative to the largest reward or value, that is no noise: they are differences of such
+/// numbers, each with the rounding of a linear solve and of a mean over many rows.
+const ROUNDING: f64 = 1e-14;
+
 /// The estimated CMDP and what goes with it.
 pub(super) struct Estimate {
     pub(super) model: Cmdp,
@@ -182,21 +186,18 @@ impl Estimate {
         };
         let pair = |row: usize| logs.state[row] as usize * logs.actions + logs.action[row] as usize;
         let rows = logs.state.len();
-        let (mut sums, mut squares) = (vec![0.0; self.counts.len()], 0.0);
+        let mut means = vec![0.0; self.counts.len()];
         for row in 0..rows {
-            let y = outcome(row);
-            sums[pair(row)] += y;
-            squares += y * y;
+            means[pair(row)] += outcome(row) / self.counts[pair(row)];
         }
         let seen = self.counts.iter().filter(|n| **n > 0.0).count();
-        let explained: f64 =
-            sums.iter().zip(&self.counts).filter(|(_, n)| **n > 0.0).map(|(s, n)| s * s / n).sum();
         // Where every pair was seen once nothing is known of the deviation within; all of it is taken.
-        let within =
-            if rows > seen { (squares - explained) / (rows - seen) as f64 } else { squares / rows as f64 };
-        let error = (within.max(0.0) * seen as f64 / rows as f64).sqrt();
+        let (known, freedom) = if rows > seen { (1.0, rows - seen) } else { (0.0, rows) };
+        let squares: f64 = (0..rows).map(|row| (outcome(row) - known * means[pair(row)]).powi(2)).sum();
+        let error = (squares / freedom as f64 * seen as f64 / rows as f64).sqrt();
         // Deterministic logs have no noise to guard against; what remains is the paper's choice.
-        Ok(if error > 0.0 { error } else { 1.0 / logs.episode_starts.len() as f64 })
+        let size = logs.reward.iter().chain(&values).fold(0.0_f64, |x, v| x.max(v.abs()));
+        Ok(if error > ROUNDING * size { error } else { 1.0 / logs.episode_starts.len() as f64 })
     }
 
     /// Values of a policy from its evaluation.
