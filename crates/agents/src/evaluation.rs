@@ -6,10 +6,11 @@
 //! (and what the estimators get wrong).
 //!
 //! Where a policy can act in several ways, each is evaluated, and the one that keeps the limits and earns most is
-//! exported ([`crate::TrainConfig::choose_acting`]). So it is with what the policy was after earlier steps
-//! ([`crate::TrainConfig::finalists`]): a policy may fall off again, which its critic does not see, and evaluation does.
-//! What is chosen as the best of several looks a little better than it is, by about the estimates' own error; an
-//! evaluation on held-out episodes errs less.
+//! exported ([`crate::TrainConfig::choose_acting`]). A policy may also fall off again in its last
+//! steps, which its critic does not see and evaluation does: where the last policy is estimated to exceed a limit, what it
+//! was after earlier steps is tried, the later the sooner, until one keeps them ([`crate::TrainConfig::finalists`]). Only
+//! then: estimates of policies that keep the limits differ by less than their own error, and the last is the one
+//! that was trained longest.
 
 use coptidice_core::rng::stream;
 use coptidice_data::{Actions, Transitions};
@@ -129,8 +130,8 @@ impl PolicyEvaluation {
     }
 }
 
-/// Evaluates the last of `policies`, by step, in all its ways of acting, and the others in the one that is best of
-/// these; and chooses where that is asked for. `None` where evaluation is switched off.
+/// Evaluates the last of `policies`, by step, in all its ways of acting where a choice is asked for; and if the best
+/// exceeds a limit the others, backwards until one does not. `None` where evaluation is switched off.
 /// `estimates` are the dual's on the same episodes, where there is a dual: its weights set the constants of the values.
 pub(crate) fn evaluate(
     problem: &Problem<'_>,
@@ -157,9 +158,13 @@ pub(crate) fn evaluate(
     for acting in candidates(config, policy) {
         take(policy, acting, &mut ways);
     }
-    if let Some(acting) = best(&ways, &problem.costs).map(|best| ways[best].acting) {
+    let exceeding = best(&ways, &problem.costs).filter(|&best| excess(&ways[best], &problem.costs) > 0.0);
+    if let Some(acting) = exceeding.map(|best| ways[best].acting) {
         for policy in earlier.iter().rev() {
             take(policy, acting, &mut ways);
+            if ways.last().is_some_and(|way| excess(way, &problem.costs) == 0.0) {
+                break;
+            }
         }
     }
     if let Some(best) = best(&ways, &problem.costs) {
@@ -185,14 +190,16 @@ fn candidates(config: &TrainConfig, policy: &Policy) -> Vec<Acting> {
     std::iter::once(own).chain(others.iter().copied().filter(|&other| !same(own, other))).collect()
 }
 
+/// How far the worst cost is above its limit, 0 where all are kept.
+fn excess(way: &PolicyEstimate, costs: &[ConstrainedCost]) -> f64 {
+    let over = way.costs.iter().zip(costs).map(|(estimate, cost)| cost.excess(estimate).max(0.0));
+    over.fold(0.0, f64::max)
+}
+
 /// The one that keeps the limits and earns most; where none keeps them, the one that exceeds them least.
 fn best(ways: &[PolicyEstimate], costs: &[ConstrainedCost]) -> Option<usize> {
-    let excess = |way: &PolicyEstimate| {
-        let over = way.costs.iter().zip(costs).map(|(estimate, cost)| cost.excess(estimate).max(0.0));
-        over.fold(0.0, f64::max)
-    };
     let better = |a: &PolicyEstimate, b: &PolicyEstimate| {
-        let (of_a, of_b) = (excess(a), excess(b));
+        let (of_a, of_b) = (excess(a, costs), excess(b, costs));
         of_a < of_b || (of_a == of_b && a.reward > b.reward)
     };
     (0..ways.len()).reduce(|best, way| if better(&ways[way], &ways[best]) { way } else { best })
@@ -521,6 +528,71 @@ mod tests {
         let over = Gap::Cost { name: "c".to_owned(), policy: 0.13, dual: 0.05, limit: 0.1 };
         assert_eq!(gaps(way(0.9, 0.13), 0.9, 0.05), [over]);
         assert_eq!(gaps(way(-1.0, 0.0), -0.9, 0.1), [], "a negative reward has a share of its size to spare");
+    }
+
+    /// One step, and the action is its cost: a policy of the second action is over the limit, and the last policy before it
+    /// that is not is fallen back on; those before that are not looked at.
+    #[test]
+    fn a_last_policy_over_the_limit_is_passed_over_for_the_latest_that_is_not() {
+        use crate::policy::{PolicyAbout, PolicyParts};
+        use coptidice_data::{ActionSpace, Schema, Step, StepAction, TransitionsBuilder};
+
+        let labels = ["without", "with"].map(str::to_owned).to_vec();
+        let schema = Schema {
+            observation_dim: 1,
+            action: ActionSpace::Discrete { labels },
+            cost_names: vec!["first".to_owned(), "second".to_owned()],
+            propensity: false,
+        };
+        let mut builder = TransitionsBuilder::new(schema).unwrap();
+        for action in [0, 1].repeat(50) {
+            let step = Step {
+                observation: &[1.0],
+                action: StepAction::Discrete(action),
+                reward: action as f32,
+                costs: &[action as f32, 0.0],
+                next_observation: &[1.0],
+                terminal: true,
+                timeout: false,
+                propensity: None,
+            };
+            builder.push(&step).unwrap();
+        }
+        let data = builder.finish().unwrap();
+        let config =
+            crate::testing::config(&data, "[evaluation]\nrounds = 3\nsteps = 60\n[networks]\npolicy = []\n");
+        let problem = Problem::new(&config, &data).unwrap();
+        let pool = Pool::new(1).unwrap();
+        let policy = |steps: u64, action: usize| {
+            let mut params = vec![0.0; 4];
+            params[2 + action] = 20.0;
+            let head = crate::extraction::head(&problem);
+            let network = coptidice_nn::Network::new(crate::extraction::spec(&problem, &head)).unwrap();
+            let about = PolicyAbout::new("test", 0, steps, String::new());
+            let parts = PolicyParts {
+                network,
+                params,
+                head,
+                normalizer: problem.normalizer.clone(),
+                acting: Acting::Mode,
+                action_low: Vec::new(),
+                action_high: Vec::new(),
+                selector: None,
+                about,
+            };
+            Policy::new(parts).unwrap()
+        };
+        let steps = |actions: [usize; 4]| -> Vec<u64> {
+            let policies: Vec<Policy> = (1..).zip(actions).map(|(step, a)| policy(step, a)).collect();
+            let found = evaluate(&problem, &policies, None, false, &pool).unwrap();
+            assert_eq!(found.failed, []);
+            let mut steps: Vec<u64> = found.ways.iter().map(|way| way.step).collect();
+            steps.dedup();
+            steps
+        };
+        assert_eq!(steps([0, 0, 1, 1]), [2, 4, 3], "the chosen one first, then as tried");
+        assert_eq!(steps([1, 1, 1, 0]), [4]);
+        assert_eq!(steps([1, 1, 1, 1])[0], 4, "where none is, the last stays");
     }
 
     /// What is evaluated is what selects, and nothing else of the policy; for finitely many actions too, where the most

@@ -238,8 +238,8 @@ pub struct TrainConfig {
     pub selection: Selection,
     /// Rate of the exponential average of the policy's weights, which is what is exported; 0 exports the last ones.
     pub policy_average_rate: f32,
-    /// Policies of which the one with the best estimate is exported: the last, and earlier ones of the last half of the
-    /// policy's steps; 1 to 64, 1 for the last alone. Those that select have but one.
+    /// The last policy, and earlier ones of the last half of the policy's steps to fall back on where the last is
+    /// estimated to exceed a limit: 1 to 64, 1 for the last alone. Policies that select have no earlier ones.
     pub finalists: usize,
     /// How the exported policy acts, unless that is chosen.
     pub acting: Acting,

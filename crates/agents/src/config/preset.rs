@@ -62,6 +62,7 @@ fn fast(algo: Algorithm) -> TrainConfig {
         reward_scale: RewardScale::Rule(ScaleRule::Std),
         extraction: Extraction::CriticGuided,
         policy_average_rate: 2e-4,
+        critic: Critic { ensemble: 4, ..paper(algo).critic },
         networks: Networks {
             value: vec![dense(128, true, Activation::Tanh), dense(128, false, Activation::Elu)],
             policy: vec![dense(128, true, Activation::Tanh), dense(128, false, Activation::Relu)],

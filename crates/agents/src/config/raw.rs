@@ -82,7 +82,7 @@ pub struct RawConfig {
     /// How the exported policy acts: `mean`, `mode`, `component` or `sample`; under `extraction = "guided_selection"`
     /// (where it is the default) also `select`. Where it is given it is not chosen.
     pub acting: Option<Acting>,
-    /// Policies, the last and earlier ones, of which the one with the best estimate is exported; 1 to 64.
+    /// The last policy, and earlier ones to fall back on where it is estimated to exceed a limit; 1 to 64 in all.
     pub finalists: Option<usize>,
     /// Whether the way of acting is chosen by what is estimated of each.
     pub choose_acting: Option<bool>,
