@@ -50,12 +50,13 @@ pub enum EpisodeHorizon {
 }
 
 impl EpisodeHorizon {
-    /// The horizon that logged lengths (steps) show: fixed where all are equal. Of no length it is 0, which no limit
-    /// per episode takes.
+    /// The horizon that logged lengths (steps) show: fixed where all are equal and none `ends` in a terminal. Where
+    /// the process ends by itself another policy may end it sooner, later or never, however equal the logged lengths.
+    /// Of no length it is 0, which no limit per episode takes.
     #[must_use]
-    pub fn of_lengths(lengths: &[usize]) -> Self {
+    pub fn of_lengths(lengths: &[usize], ends: bool) -> Self {
         let mean = lengths.iter().sum::<usize>() as f64 / lengths.len().max(1) as f64;
-        if lengths.windows(2).all(|pair| pair[0] == pair[1]) {
+        if !ends && lengths.windows(2).all(|pair| pair[0] == pair[1]) {
             EpisodeHorizon::Fixed(mean)
         } else {
             EpisodeHorizon::Varying { logged_mean: mean }
@@ -260,6 +261,13 @@ mod tests {
         };
         assert_relative_eq!(slack(5.0), 0.0, epsilon = 1e-15);
         assert!(slack(4.9) < 0.0 && slack(5.1) > 0.0);
+    }
+
+    #[test]
+    fn only_what_the_recording_ends_has_a_length_of_its_own() {
+        assert_eq!(EpisodeHorizon::of_lengths(&[4, 4], false), EpisodeHorizon::Fixed(4.0));
+        assert_eq!(EpisodeHorizon::of_lengths(&[4, 4], true), EpisodeHorizon::Varying { logged_mean: 4.0 });
+        assert_eq!(EpisodeHorizon::of_lengths(&[3, 5], false), EpisodeHorizon::Varying { logged_mean: 4.0 });
     }
 
     #[test]

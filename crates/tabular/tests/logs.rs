@@ -220,6 +220,61 @@ fn limits_per_episode_hold_under_a_discount() {
     }
 }
 
+/// Episodes that all go on for three steps and end with the fourth: `stay` earns and costs one, `end` costs four. A
+/// policy that stays with probability `p` costs `4 + p/(1−p)` an episode, whatever the lengths in the log.
+#[test]
+fn equal_lengths_are_no_fixed_length_where_episodes_end_by_themselves() {
+    let mut c = Columns::default();
+    for _ in 0..50 {
+        c.starts.push(c.state.len());
+        for step in 0..4 {
+            let ends = step == 3;
+            let (reward, cost) = if ends { (0.0, 4.0) } else { (1.0, 1.0) };
+            c.push(0, u32::from(ends), reward, [cost, 0.0], 0, ends);
+        }
+    }
+    assert_eq!(c.logs().horizon(), EpisodeHorizon::Varying { logged_mean: 4.0 });
+    for (gamma, limit) in [(1.0, 6.0), (1.0, 5.0), (0.9, 6.0)] {
+        for algorithm in [LogAlgorithm::Naive, LogAlgorithm::Coptidice, LogAlgorithm::Lp, LogAlgorithm::Spibb]
+        {
+            let mut o = options(algorithm, per_episode([limit, 100.0], &c));
+            o.gamma = gamma;
+            let found = solve(&c.logs(), &o).unwrap();
+            let cost = found.estimate.costs[0].in_limit_unit();
+            let kept = cost.is_some_and(|cost| cost <= limit * 1.002);
+            assert!(kept || found.outcome != Outcome::Solved, "{algorithm:?}, {limit}: {cost:?}");
+            if (algorithm, gamma) == (LogAlgorithm::Lp, 1.0) {
+                let stays = found.policy.row(0)[0];
+                assert!((stays / (1.0 - stays) - (limit - 4.0)).abs() < 1e-5, "{limit}: {stays}");
+            }
+        }
+    }
+}
+
+/// Where the recording ends episodes, a limit is one on that many steps.
+#[test]
+fn lengths_that_the_recording_sets_are_fixed() {
+    let mut c = Columns::default();
+    for episode in 0..20 {
+        c.starts.push(c.state.len());
+        for _ in 0..4 {
+            let action = episode % 2;
+            c.push(0, action, f64::from(action), [f64::from(action), 0.0], 0, false);
+        }
+    }
+    for gamma in [1.0, 0.9] {
+        let mut o = options(LogAlgorithm::Lp, per_episode([1.0, 100.0], &c));
+        o.gamma = gamma;
+        let found = solve(&c.logs(), &o).unwrap();
+        assert_eq!(found.outcome, Outcome::Solved);
+        let cost = &found.estimate.costs[0];
+        assert!(
+            (cost.per_step - 0.25).abs() < 1e-6 && (cost.per_episode.unwrap() - 1.0).abs() < 1e-6,
+            "{cost:?}"
+        );
+    }
+}
+
 /// Limits below what any policy costs are an outcome.
 #[test]
 fn impossible_limits_are_an_outcome() {

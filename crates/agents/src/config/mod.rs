@@ -330,7 +330,8 @@ const LARGEST_GAMMA: f64 = 0.9995;
 pub struct LogFacts {
     /// Names of the logged costs.
     pub cost_names: Vec<String>,
-    /// Length of the logged episodes; episodes that were cut do not count unless there are no others.
+    /// Length of the logged episodes; episodes that were cut do not count unless there are no others. Where all ended in
+    /// a terminal it varies with the policy, however equal the lengths.
     pub horizon: EpisodeHorizon,
     /// Whether every episode (that was not cut) ended in a terminal.
     pub always_terminal: bool,
@@ -379,7 +380,7 @@ impl LogFacts {
         }
         LogFacts {
             cost_names: data.cost_names().to_vec(),
-            horizon: EpisodeHorizon::of_lengths(&lengths),
+            horizon: EpisodeHorizon::of_lengths(&lengths, always_terminal),
             always_terminal,
             discrete: data.actions().is_discrete(),
             noisy: noise::is_noisy(data),

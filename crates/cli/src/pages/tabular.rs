@@ -71,7 +71,7 @@ fn verdict(log: &FiniteLog, solution: &LogSolution, result: &SolveResult) -> Ver
     for (k, reading) in solution.estimate.costs.iter().enumerate() {
         verdict = verdict.cost(CostReading {
             limit: LimitReading::new(log.cost_names[k].clone(), log.limits[k], log.mean_steps()),
-            estimate: estimate_in_unit(reading, &solution.estimate),
+            estimate: estimate_in_unit(reading),
             upper_bound: in_unit(reading, &solution.estimate, reading.upper_bound),
             evidence: Evidence::Model,
             // Programs are solved to 1e-9; limits under a discount settle to a thousandth.
@@ -99,8 +99,8 @@ fn comparison(log: &FiniteLog, solution: &LogSolution, result: &SolveResult) -> 
         let (policy, logged) = (&solution.estimate.costs[k], &solution.behaviour.costs[k]);
         section = section.chart(
             &BarChart::new(log.cost_names[k].clone(), format!("{} per {}", cost.name, cost.limit_unit))
-                .bar(Bar::new("logged behaviour", estimate_in_unit(logged, &solution.behaviour)))
-                .bar(Bar::new(result.algorithm, estimate_in_unit(policy, &solution.estimate)).color(1))
+                .bar(Bar::new("logged behaviour", estimate_in_unit(logged)))
+                .bar(Bar::new(result.algorithm, estimate_in_unit(policy)).color(1))
                 .reference(Reference::new(cost.limit, "limit")),
         );
     }

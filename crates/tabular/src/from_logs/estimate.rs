@@ -22,6 +22,8 @@ pub(super) struct Estimate {
     pub(super) costs: Vec<Vec<f64>>,
     pub(super) credits: Vec<f64>,
     pub(super) constraint_limits: Vec<f64>,
+    /// What a unit of each constrained cost is in the unit of its limit ([`CostReading::scale`]).
+    pub(super) scales: Vec<Option<f64>>,
     /// Limits per episode that the discount turns into a constraint only for one policy at a time.
     pub(super) converted: Vec<bool>,
     /// At `γ < 1`, where episodes end: the restart chain of the same estimates, in which totals per episode are read.
@@ -72,6 +74,7 @@ impl Estimate {
         };
         let mut credits = Vec::new();
         let mut constraint_limits = Vec::new();
+        let mut scales = Vec::new();
         let mut converted = Vec::new();
         for (index, limit) in limits.iter().enumerate() {
             if let (CostLimit::PerEpisode { horizon: EpisodeHorizon::Varying { .. }, .. }, false) =
@@ -85,11 +88,22 @@ impl Estimate {
             if varying && gamma < 1.0 {
                 credits.push(0.0);
                 constraint_limits.push(f64::NAN);
+                scales.push(None);
                 continue;
             }
             let constraint = limit.constraint(reading).map_err(|source| LogError::Limit { index, source })?;
             credits.push(constraint.last_step_credit);
             constraint_limits.push(constraint.limit);
+            scales.push(match limit {
+                CostLimit::PerEpisode { limit: _, horizon } if !varying => {
+                    let one = CostLimit::PerEpisode { limit: 1.0, horizon: *horizon };
+                    let share =
+                        one.constraint(reading).map_err(|source| LogError::Limit { index, source })?;
+                    Some(1.0 / share.limit)
+                }
+                CostLimit::PerEpisode { .. } => None,
+                CostLimit::PerStep { .. } => Some(1.0),
+            });
         }
         if limits.len() != logs.costs.len() {
             return Err(DiceError::Limits { limits: limits.len(), costs: logs.costs.len() }.into());
@@ -129,7 +143,7 @@ impl Estimate {
         })?;
         let episodes = episodes.transpose()?;
         let counts = sums.count;
-        Ok(Self { model, costs, credits, constraint_limits, converted, episodes, counts, dead_ends })
+        Ok(Self { model, costs, credits, constraint_limits, scales, converted, episodes, counts, dead_ends })
     }
 
     /// `d^D` of a known behaviour: nothing is known of what the other pairs lead to, and where episodes end below
@@ -214,10 +228,16 @@ impl Estimate {
         let cost = |k: usize| CostReading {
             limit: limits[k],
             per_step: dot(&e.occupancy, &self.costs[k]),
-            per_episode: total(&self.costs[k]),
+            per_episode: match (limits[k], self.scales[k]) {
+                (CostLimit::PerEpisode { horizon: EpisodeHorizon::Fixed(_), .. }, Some(scale)) => {
+                    Some(e.costs[k] * scale)
+                }
+                _ => total(&self.costs[k]),
+            },
             constrained: e.costs[k],
             upper_bound: bounds.get(k).copied(),
             constraint_limit: self.constraint_limits[k],
+            scale: self.scales[k],
         };
         Ok(Reading {
             reward_per_step: e.reward,
@@ -274,6 +294,7 @@ impl Estimate {
                 f64::INFINITY
             });
             self.constraint_limits[k] = next;
+            self.scales[k] = Some(1.0 / ratio);
         }
         Ok(change)
     }

@@ -173,7 +173,8 @@ pub struct CostReading {
     pub limit: CostLimit,
     /// Mean per step.
     pub per_step: f64,
-    /// Mean total of an episode, undiscounted; where episodes have an end.
+    /// Mean total of an episode, undiscounted; where episodes have an end. Under a limit for episodes of a fixed
+    /// length, the total of that many steps.
     pub per_episode: Option<f64>,
     /// What is held below `constraint_limit`: the mean per step, less the credit of last steps.
     pub constrained: f64,
@@ -181,6 +182,21 @@ pub struct CostReading {
     pub upper_bound: Option<f64>,
     /// Right-hand side of the constraint, per step.
     pub constraint_limit: f64,
+    /// What a unit of `constrained` is in the unit of the limit. `None` in the restart chain, where the credit of last
+    /// steps stands for a limit per episode: a unit is then one in every step of an episode, above the limit.
+    pub scale: Option<f64>,
+}
+
+impl CostReading {
+    /// The cost in the unit of its limit, which is what the limit is held against; `None` per episode where the
+    /// policy never ends one.
+    #[must_use]
+    pub fn in_limit_unit(&self) -> Option<f64> {
+        match self.limit {
+            CostLimit::PerStep { .. } => Some(self.per_step),
+            CostLimit::PerEpisode { .. } => self.per_episode,
+        }
+    }
 }
 
 /// Values of a policy on the estimated CMDP.
@@ -317,12 +333,12 @@ pub enum LogError {
 }
 
 impl Logs<'_> {
-    /// The horizon that the lengths of episodes show.
+    /// The horizon that the lengths of episodes show, and whether any ended by itself.
     #[must_use]
     pub fn horizon(&self) -> EpisodeHorizon {
         let ends = self.episode_starts.iter().skip(1).copied().chain([self.state.len()]);
         let lengths = self.episode_starts.iter().zip(ends).map(|(&start, end)| end - start);
-        EpisodeHorizon::of_lengths(&lengths.collect::<Vec<usize>>())
+        EpisodeHorizon::of_lengths(&lengths.collect::<Vec<usize>>(), self.terminal.contains(&true))
     }
 
     /// Refuses logs that pose no problem; every function that takes logs does so first.
@@ -495,13 +511,10 @@ fn keeps(found: &Reading, behaviour: &Reading, converted: &[bool]) -> bool {
             let size = bound.abs().max(cost.constrained.abs()).max(logged.constrained.abs());
             cost.constrained - bound <= KEPT_TOLERANCE * size
         });
-        let (value, limit, size) = match cost.limit {
-            CostLimit::PerEpisode { limit, horizon: EpisodeHorizon::Varying { .. } } => {
-                let Some(total) = cost.per_episode else { return false };
-                (total, limit, logged.per_episode.unwrap_or(0.0))
-            }
-            _ => (cost.constrained, cost.constraint_limit, logged.constrained),
-        };
+        // The very figure that is reported.
+        let Some(value) = cost.in_limit_unit() else { return false };
+        let (CostLimit::PerStep { limit } | CostLimit::PerEpisode { limit, .. }) = cost.limit;
+        let size = logged.in_limit_unit().unwrap_or(0.0);
         // What settles by iteration, settles to its own tolerance.
         let tolerance = if converted { 2.0 * LIMIT_TOLERANCE } else { KEPT_TOLERANCE };
         bounded && value - limit <= tolerance * value.abs().max(limit.abs()).max(size.abs())

@@ -177,7 +177,7 @@ impl FiniteLog {
     }
 
     fn horizon(&self) -> EpisodeHorizon {
-        EpisodeHorizon::of_lengths(&self.log.logged_steps)
+        EpisodeHorizon::of_lengths(&self.log.logged_steps, self.log.terminal.contains(&true))
     }
 
     /// Remarks on the log.

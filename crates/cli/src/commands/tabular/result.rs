@@ -159,22 +159,14 @@ fn cost(k: usize, log: &FiniteLog, solution: &LogSolution) -> CostResult {
 /// the total of an episode.
 pub(crate) fn in_unit(reading: &CostReading, all: &Reading, value: Option<f64>) -> Option<f64> {
     let value = value?;
-    match reading.limit {
-        CostLimit::PerStep { .. } => Some(value),
-        CostLimit::PerEpisode { limit, .. } if reading.constraint_limit == 0.0 => {
-            Some(limit + value * all.steps_per_episode?)
-        }
-        CostLimit::PerEpisode { limit, .. } => Some(value * limit / reading.constraint_limit),
+    match (reading.scale, reading.limit) {
+        (Some(scale), _) => Some(value * scale),
+        (None, CostLimit::PerStep { .. }) => Some(value),
+        (None, CostLimit::PerEpisode { limit, .. }) => Some(limit + value * all.steps_per_episode?),
     }
 }
 
-/// The estimate of a cost in the unit of its limit.
-pub(crate) fn estimate_in_unit(reading: &CostReading, all: &Reading) -> f64 {
-    match reading.limit {
-        CostLimit::PerStep { .. } => reading.per_step,
-        CostLimit::PerEpisode { .. } => reading
-            .per_episode
-            .or_else(|| in_unit(reading, all, Some(reading.constrained)))
-            .unwrap_or(f64::NAN),
-    }
+/// The estimate of a cost in the unit of its limit; not a number where the policy never ends an episode.
+pub(crate) fn estimate_in_unit(reading: &CostReading) -> f64 {
+    reading.in_limit_unit().unwrap_or(f64::NAN)
 }

@@ -297,7 +297,7 @@ fn print(result: &SolveResult, solution: &LogSolution, seconds: f64, out: &Path)
     {
         let bound = in_unit(reading, &solution.estimate, reading.upper_bound)
             .map_or(String::new(), |bound| format!(", upper bound {bound:.4}"));
-        let estimate = match estimate_in_unit(reading, &solution.estimate) {
+        let estimate = match estimate_in_unit(reading) {
             // A limit per episode, of a policy without any.
             value if value.is_nan() => "its episodes never end".to_owned(),
             value => format!("estimated {value:.4} per {}", cost.limit_unit),
@@ -306,7 +306,7 @@ fn print(result: &SolveResult, solution: &LogSolution, seconds: f64, out: &Path)
             "{}: {estimate}{bound}; limit {}; logged behaviour {:.4}; lambda {:.4}",
             cost.name,
             cost.limit,
-            estimate_in_unit(logged, &solution.behaviour),
+            estimate_in_unit(logged),
             cost.lambda.unwrap_or(0.0)
         ))?;
     }
