@@ -48,6 +48,9 @@ const CORNER_LIFT: f64 = 1e-9;
 /// Newton steps after which a start is given up for that of the best policy. From there 5 to 25 are the rule.
 const RESTART: usize = 30;
 
+/// Steps that polish, at most: from the tolerance to rounding Newton's method takes one or two.
+const POLISH: usize = 4;
+
 /// Multipliers, their images, and the workspace of the Newton method.
 pub(crate) struct Dual {
     pub(crate) r: Reduced,
@@ -268,6 +271,22 @@ impl Dual {
             }
         }
         Outcome::IterationLimit
+    }
+
+    /// Newton steps at the present `λ`, after the tolerance has been met, for as long as they halve the flow residual.
+    /// Returns whether any did.
+    pub(crate) fn polish(&mut self) -> bool {
+        let (mut best, mut better) = (self.flow_residual(), false);
+        for _ in 0..POLISH {
+            let multipliers = self.multipliers();
+            if !(self.step(None) && self.flow_residual() < 0.5 * best) {
+                self.restore(&multipliers);
+                self.refresh();
+                break;
+            }
+            (best, better) = (self.flow_residual(), true);
+        }
+        better
     }
 
     /// `ĉ_k − E_d[C_k]`, the gradient in `λ`; empty when `λ` is held.

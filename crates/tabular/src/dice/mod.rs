@@ -356,7 +356,8 @@ pub fn optidice(problem: &Problem<'_>, effort: Effort) -> Result<Solution, DiceE
 /// Naive COptiDICE: limits on the costs as estimated from the data.
 ///
 /// `start` holds the multipliers of a similar problem (same numbers of states and costs) to start from; the
-/// solution does not depend on it, the number of steps does.
+/// solution does not depend on it, the number of steps does: where the program is not solved from there, it is solved anew
+/// without.
 ///
 /// # Errors
 /// [`DiceError`] on an unusable problem.
@@ -368,6 +369,9 @@ pub fn coptidice_naive(
     problem.check()?;
     let Some((mut dual, units)) = problem.dual_from(start)? else { return Ok(problem.unsupported()) };
     let outcome = conservative::minimise_naive(&mut dual, effort);
+    if start.is_some() && misled(outcome) {
+        return coptidice_naive(problem, None, effort);
+    }
     Ok(problem.solution(&dual, &units, outcome, Vec::new()))
 }
 
@@ -404,7 +408,15 @@ pub fn coptidice(
         }
         other => other,
     };
+    if start.is_some() && misled(outcome) {
+        return coptidice(problem, bound, None, effort);
+    }
     Ok(problem.solution(&dual, &units, outcome, bounds))
+}
+
+/// Whether an outcome may be that of the start, and not of the program.
+fn misled(outcome: Outcome) -> bool {
+    !matches!(outcome, Outcome::Solved | Outcome::Infeasible)
 }
 
 /// The upper bound of cost `k` for a given `w` `[S*A]`.

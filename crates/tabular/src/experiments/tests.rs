@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use super::*;
+use crate::outcome::Outcome;
 
 fn small(experiment: Experiment) -> ExperimentConfig {
     ExperimentConfig { trajectories: vec![10, 50], ..ExperimentConfig::new(experiment) }
@@ -264,5 +265,26 @@ fn figures_have_the_papers_panels() {
         let row = results.row(1, 0, Algorithm::Coptidice);
         assert_eq!((row.trajectories, row.algorithm.as_str()), (20, "coptidice"));
         assert_eq!(figure.rows[0].panels[3].series[4].points[1].mean, row.cost_mean);
+    }
+}
+
+/// The same data and limit in two experiments, of which one has solved for other limits before, from whose solutions the
+/// next is started. Costs are met to 1e-10, and policies turn by some multiple of that.
+#[test]
+fn a_limit_has_one_solution_whatever_was_solved_before() {
+    for (run, behaviour, trajectories) in [(7, 1, 2000), (42, 0, 1000), (95, 0, 2000)] {
+        let solve = |experiment: Experiment, setting: usize| {
+            cell(&ExperimentConfig::new(experiment), setting, run, trajectories).unwrap()
+        };
+        let (alone, after) =
+            (solve(Experiment::Fig1, behaviour), solve(Experiment::Thresholds, 4 + behaviour));
+        for algorithm in [Algorithm::NaiveCoptidice, Algorithm::Coptidice] {
+            let (a, b) = (alone.algorithms[algorithm as usize], after.algorithms[algorithm as usize]);
+            assert_eq!((a.outcome, b.outcome), (Outcome::Solved, Outcome::Solved), "{run} {algorithm}");
+            assert!(
+                (a.reward - b.reward).abs() < 1e-7 && (a.cost - b.cost).abs() < 1e-7,
+                "{run}: {a:?} {b:?}"
+            );
+        }
     }
 }

@@ -461,3 +461,39 @@ fn the_bound_of_a_cycle_is_its_cost() {
         }
     }
 }
+
+/// Steps that run out on the way to tighter limits prove nothing of them.
+#[test]
+fn running_out_of_steps_is_no_proof() {
+    let mut ran_out = 0;
+    for index in 0..200 {
+        let (i, _) = instances::drawn(index, 1..2);
+        let problem = Problem {
+            model: &i.model,
+            data_occupancy: &i.data,
+            limits: &i.limits,
+            divergence: Divergence::Chi2,
+            alpha: 0.05,
+        };
+        let samples = Samples::from_model(&i.model, &i.data).unwrap();
+        let bound = BoundProblem {
+            samples: &samples,
+            epsilon: 1e-2,
+            weight_floor: 0.0,
+            costs: i.model.costs(),
+            last_step_credits: &[0.0],
+        };
+        let found = dice::coptidice(&problem, &bound, None, Effort::default()).unwrap();
+        if found.outcome != Outcome::Solved {
+            continue;
+        }
+        let naive = dice::coptidice_naive(&problem, None, Effort::default()).unwrap();
+        for newton_steps in 1..4 {
+            let effort = Effort { newton_steps, ..Effort::default() };
+            let hurried = dice::coptidice(&problem, &bound, Some(&naive), effort).unwrap();
+            assert_ne!(hurried.outcome, Outcome::Infeasible, "{index}, {newton_steps} steps");
+            ran_out += u32::from(hurried.outcome == Outcome::IterationLimit);
+        }
+    }
+    assert!(ran_out >= 10, "{ran_out}");
+}

@@ -226,7 +226,7 @@ impl Search<'_, '_> {
     }
 
     /// Whether the weighted sum of the present costs is the least of all occupancies in the data's support.
-    fn is_least(&self, weights: &[f64]) -> bool {
+    pub(super) fn is_least(&self, weights: &[f64]) -> bool {
         if weights.iter().any(|&v| v < 0.0) {
             return false;
         }

@@ -42,6 +42,10 @@ const DUAL_TOLERANCES: f64 = 4.0;
 /// stays about in a state for a few steps.
 const STRAY: f64 = 10.0;
 
+/// Difference between a bound and the tilted cost, relative to `1 + |bound|`, above which the flow is not balanced as
+/// closely as multipliers ask for.
+const GAP: f64 = 1e-9;
+
 /// Newton steps after which feasibility is decided before going on.
 const PATIENCE: usize = 100;
 
@@ -134,8 +138,20 @@ impl Search<'_, '_> {
         outcome
     }
 
-    /// Bounds the costs of the dual's present `w`.
+    /// Bounds the costs of the dual's present `w`. Tilted measures have to balance what `w` leaves out of balance, at
+    /// multipliers of 1e5 and more. Where that shows, another step of the dual at the same prices puts it right.
     fn bound_costs(&mut self) {
+        self.bound_present_costs();
+        let doubtful = |v: &BoundValue| {
+            let gap = (v.value - v.tilted_cost).abs();
+            !v.outcome.is_solved() || gap > GAP * (1.0 + v.value.abs())
+        };
+        if self.values.iter().any(doubtful) && self.dual.polish() {
+            self.bound_present_costs();
+        }
+    }
+
+    fn bound_present_costs(&mut self) {
         self.load_weights();
         self.values.clear();
         for k in 0..self.states.len() {
@@ -146,6 +162,10 @@ impl Search<'_, '_> {
                 // A start from another solution can mislead; the least-squares start does not depend on it.
                 self.states[k] = BoundState::default();
                 value = self.solver.solve(&self.w, cost, epsilon, &mut self.states[k], steps);
+            }
+            if !value.outcome.is_solved() {
+                // Multipliers that ran away would lead the next solve, of another `w`, to where exponents have no digits.
+                self.states[k].beta = 0.0;
             }
             self.values.push(value);
             self.gradients[k].fill(0.0);
@@ -194,10 +214,15 @@ impl Search<'_, '_> {
         (0..self.limits.len()).all(|k| self.residual(k) <= self.tolerance(k))
     }
 
-    /// The worst of the dual's and the bounds' outcomes.
+    /// The worst of the dual's and the bounds' outcomes. That no measure near the data balances this `w` says nothing of
+    /// the limits.
     fn combined(&self, dual: Outcome) -> Outcome {
         let order = [Outcome::IterationLimit, Outcome::Infeasible, Outcome::AlmostSolved];
-        let all = || std::iter::once(dual).chain(self.values.iter().map(|v| v.outcome));
+        let of_bound = |v: &BoundValue| match v.outcome {
+            Outcome::Infeasible => Outcome::IterationLimit,
+            other => other,
+        };
+        let all = || std::iter::once(dual).chain(self.values.iter().map(of_bound));
         order.into_iter().find(|o| all().any(|x| x == *o)).unwrap_or(Outcome::Solved)
     }
 }

@@ -4,6 +4,17 @@ use super::{DUAL_TOLERANCES, Search};
 use crate::linalg::spd::dot;
 use crate::outcome::Outcome;
 
+/// What is known of the lower end of the bracket.
+#[derive(Clone, Copy, PartialEq)]
+enum Below {
+    /// Its bound meets the limit.
+    Met,
+    /// No policy costs less.
+    OutOfReach,
+    /// The dual, or the bound of its solution, was not solved there.
+    Unsolved,
+}
+
 impl Search<'_, '_> {
     /// `dℓ/dt` of the only cost, which must be the one last bounded; one where it cannot be had.
     fn slope(&mut self) -> f64 {
@@ -19,8 +30,7 @@ impl Search<'_, '_> {
         let least = if self.dual.r.gamma < 1.0 { self.dual.least_cost(&[1.0]) } else { None };
         let least = least.unwrap_or(f64::NEG_INFINITY);
         let (mut low, mut high) = (least, f64::INFINITY);
-        // Whether the limit is met at the lower end.
-        let mut met = false;
+        let mut below = Below::OutOfReach;
         let mut moved = true;
         for _ in 0..self.effort.lambda_steps {
             if self.residual(0) <= self.tolerance(0) {
@@ -31,14 +41,18 @@ impl Search<'_, '_> {
             }
             let usable = outcome.is_usable();
             let target = self.dual.limits[0].min(self.dual.mean_cost(0));
+            let bounded = self.values[0].outcome.is_usable();
             if !usable {
-                (low, met) = (self.dual.limits[0], false);
+                low = self.dual.limits[0];
+                below = if outcome == Outcome::Infeasible { Below::OutOfReach } else { Below::Unsolved };
+            } else if !bounded {
+                (low, below) = (target, Below::Unsolved);
             } else if self.slack(0) < 0.0 {
                 high = target;
             } else {
-                (low, met) = (target, true);
+                (low, below) = (target, Below::Met);
             }
-            if met && !moved && high - low <= DUAL_TOLERANCES * self.dual.tolerance() {
+            if below == Below::Met && !moved && high - low <= DUAL_TOLERANCES * self.dual.tolerance() {
                 // The dual does not tell the limits left apart. That is not close enough where the bound moves much
                 // more than one to one.
                 return match self.combined(outcome) {
@@ -46,13 +60,18 @@ impl Search<'_, '_> {
                     other => other,
                 };
             }
-            if high - low <= 1e-13 * (1.0 + high.abs()) {
+            if high.is_finite() && high - low <= 1e-13 * (1.0 + high.abs()) {
                 // Even the least cost has a bound above the limit, if it is the bound. Where the limit was met at the
-                // lower end the bound jumps over it, and nothing is proved.
-                let proved = !met && self.values[0].outcome.is_usable();
+                // lower end the bound jumps over it, and where steps ran out there only another method knows the least.
+                let decided = match below {
+                    Below::OutOfReach => true,
+                    Below::Unsolved => self.is_least(&[1.0]),
+                    Below::Met => false,
+                };
+                let proved = decided && self.values[0].outcome.is_usable();
                 return if proved { Outcome::Infeasible } else { Outcome::IterationLimit };
             }
-            let newton = if usable { target + self.slack(0) / self.slope() } else { f64::NAN };
+            let newton = if usable && bounded { target + self.slack(0) / self.slope() } else { f64::NAN };
             let inside = newton > low && newton < high;
             self.dual.limits[0] = match (inside, low.is_finite()) {
                 (true, _) => newton,
