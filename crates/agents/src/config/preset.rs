@@ -46,7 +46,7 @@ fn dense(width: usize, layer_norm: bool, activation: Activation) -> BlockSpec {
 fn fast(algo: Algorithm) -> TrainConfig {
     TrainConfig {
         preset: Preset::Fast,
-        steps: 30_000,
+        steps: 60_000,
         dual_share: 0.4,
         balance: 0.5,
         caution: 0.5,
