@@ -8,7 +8,7 @@ use coptidice_core::LimitUnit;
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct LimitFlags {
     /// Cost limit, VALUE or COST=VALUE; repeat for several costs
-    #[arg(long = "limit", value_name = "[COST=]VALUE", value_parser = parse_limit, requires = "limit_unit", allow_negative_numbers = true)]
+    #[arg(long = "limit", value_name = "[COST=]VALUE", value_parser = parse_limit, requires = "limit_unit", allow_hyphen_values = true)]
     limit: Vec<(Option<String>, f64)>,
     /// Unit of the limits: average cost of a step, or total cost of an episode
     #[arg(long, value_enum)]

@@ -619,3 +619,81 @@ fn every_experiment_has_results_figure_and_page() {
     let results = |at: &Path| std::fs::read(at.join("results.csv")).unwrap();
     assert_eq!(results(&out), results(&mixture));
 }
+
+#[test]
+fn numbers_out_of_range_are_named_with_their_range() {
+    let directory = tempfile::tempdir().unwrap();
+    let (logs, out) = (clinic(directory.path()), directory.path().join("run"));
+    let flags = |more: &[&str]| {
+        let limit = ["--limit", "beds=2", "--limit-unit", "episode"];
+        stderr(&solve(&logs, &out, &[&limit, more].concat()))
+    };
+    for (more, said) in [
+        (["--alpha", "-1"], "a positive number"),
+        (["--gamma", "-1"], "above 0"),
+        (["--epsilon", "-1e-9"], ">= 0"),
+        (["--wedge", "0"], ">= 1"),
+        (["--limit", "harm=-x"], "not a finite number"),
+    ] {
+        let found = flags(&more);
+        assert!(found.contains(said), "{more:?}: {found}");
+    }
+    let below = solve(&logs, &out, &["--cost", "cost_harm", "--limit", "-1e-9", "--limit-unit", "step"]);
+    assert!(!stderr(&below).contains("unexpected argument"), "{}", stderr(&below));
+}
+
+/// A policy whose figures could not be written beside it is none.
+#[test]
+fn a_failed_write_leaves_no_policy() {
+    let directory = tempfile::tempdir().unwrap();
+    let (logs, out) = (clinic(directory.path()), directory.path().join("run"));
+    std::fs::create_dir_all(out.join("result.json")).unwrap();
+    let failed = solve(&logs, &out, &["--algo", "lp", "--limit", "beds=2", "--limit-unit", "episode"]);
+    assert!(!failed.status.success());
+    assert!(!out.join("policy.json").exists());
+}
+
+/// A case with one field changed is refused by name, and at once, whatever sizes it claims.
+#[test]
+fn hostile_cases_are_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let small = || {
+        serde_json::json!({
+            "num_states": 2, "num_actions": 1, "gamma": 0.9, "initial_state": 0, "absorbing_state": 1,
+            "cost_threshold": 0.5, "alpha": 0.1, "epsilon": 0.01, "true_transition": [[0, 0, 1, 1.0], [1, 0, 1, 1.0]],
+            "reward": [[1.0], [0.0]], "cost": [[1.0], [0.0]], "mle_counts": [[0, 0, 1, 5.0], [1, 0, 1, 5.0]],
+            "d_b": [0.5, 0.5],
+        })
+    };
+    let path = directory.path().join("case.json");
+    let solve = |case: &Value, more: &[&str]| {
+        std::fs::write(&path, case.to_string()).unwrap();
+        coptidice(&[&["tabular", "solve", "--algo", "basic", "--case", text(&path)], more].concat())
+    };
+    succeeded(&solve(&small(), &[]));
+    for (field, value, said) in [
+        ("num_states", serde_json::json!(1_000_000_000_000_000_000_u64), "reward has 2 rows"),
+        ("num_actions", serde_json::json!(1_000_000_000_u64), "1 numbers in a row"),
+        ("reward", serde_json::json!([[1.0, 0.0]]), "reward has 1 rows"),
+        ("cost", serde_json::json!([[1.0, 0.0], []]), "cost has 2 numbers in a row"),
+        ("d_b", serde_json::json!([0.5]), "d_b has 1 numbers"),
+        ("d_b", serde_json::json!([0.0, 0.0]), "sums to 0"),
+        ("d_b", serde_json::json!([1.5, -0.5]), "holds -0.5 at pair 1"),
+    ] {
+        let mut case = small();
+        case[field] = value;
+        let refused = solve(&case, &[]);
+        assert_eq!(refused.status.code(), Some(2), "{field}: {}", stderr(&refused));
+        let message = stderr(&refused).replace('\n', " ");
+        assert!(message.contains(said), "{field}: {message}");
+    }
+    for flag in ["--gamma", "--wedge", "--divergence", "--objective", "--limit-unit", "--state"] {
+        let value = match flag {
+            "--divergence" => "kl",
+            "--objective" | "--limit-unit" => "step",
+            _ => "1",
+        };
+        let refused = solve(&small(), &[flag, value]);
+        assert!(stderr(&refused).contains("cannot be used with"), "{flag}: {}", stderr(&refused));
+    }
+}

@@ -117,6 +117,24 @@ pub enum CaseError {
         /// Value found.
         value: f64,
     },
+    /// A table of another shape than the sizes say.
+    #[error("{table} has {found} {what} where num_states and num_actions ask for {expected}")]
+    Shape {
+        /// Which table.
+        table: &'static str,
+        /// Rows, or numbers in some row.
+        what: &'static str,
+        /// How many there should be.
+        expected: usize,
+        /// How many there are.
+        found: usize,
+    },
+    /// A `d_b` that is no distribution over pairs.
+    #[error("d_b {why}; it is the share of the data on each pair: numbers of at least zero that sum to one")]
+    DataOccupancy {
+        /// What is wrong with it.
+        why: String,
+    },
     /// Neither `d_b` nor `pi_b` is given.
     #[error("the case gives neither d_b nor pi_b.policy; one of them is needed for the data occupancy")]
     NoBehaviour,
@@ -263,6 +281,15 @@ impl Case {
 
     fn from_raw(raw: Raw) -> Result<Self, CaseError> {
         let (states, actions) = (raw.num_states, raw.num_actions);
+        // Before anything is made in these sizes: the tables of the file bound them.
+        check_table("reward", &raw.reward, states, actions)?;
+        check_table("cost", &raw.cost, states, actions)?;
+        if let Some(behaviour) = &raw.pi_b {
+            check_table("pi_b.policy", &behaviour.policy, states, actions)?;
+        }
+        if let Some(d) = &raw.d_b {
+            check_distribution(d, states * actions)?;
+        }
         let triples = indexed("true_transition", &raw.true_transition)?;
         let steps = indexed("mle_counts", &raw.mle_counts)?;
         let mut initial = vec![0.0; states];
@@ -348,8 +375,13 @@ impl Case {
         for x in &mut w {
             *x = x.max(POLICY_FLOOR);
         }
-        let clipped: Vec<f64> =
-            w.iter().zip(&self.data_occupancy).map(|(&w, &d)| w * d + POLICY_FLOOR).collect();
+        // The linear program's occupancy may lie where the data have none.
+        let mass: Vec<f64> = if algorithm == CaseAlgorithm::Basic {
+            occupancy
+        } else {
+            w.iter().zip(&self.data_occupancy).map(|(&w, &d)| w * d).collect()
+        };
+        let clipped: Vec<f64> = mass.iter().map(|x| x + POLICY_FLOOR).collect();
         let policy = Policy::from_mass(&uniform, &clipped)?;
         let seconds = started.elapsed().as_secs_f64();
         let evaluation = Evaluator::new(self.truth.states()).evaluate(&self.truth, &policy)?;
@@ -396,6 +428,41 @@ pub fn known_behaviour_occupancy(
         *x /= total;
     }
     Ok(d)
+}
+
+fn check_table(
+    table: &'static str,
+    rows: &[Vec<f64>],
+    states: usize,
+    actions: usize,
+) -> Result<(), CaseError> {
+    if rows.len() != states {
+        return Err(CaseError::Shape { table, what: "rows", expected: states, found: rows.len() });
+    }
+    match rows.iter().find(|row| row.len() != actions) {
+        Some(row) => {
+            Err(CaseError::Shape { table, what: "numbers in a row", expected: actions, found: row.len() })
+        }
+        None => Ok(()),
+    }
+}
+
+/// How far the sum of `d_b` may be from one: six digits were written.
+const DISTRIBUTION_TOLERANCE: f64 = 1e-4;
+
+fn check_distribution(d: &[f64], pairs: usize) -> Result<(), CaseError> {
+    if d.len() != pairs {
+        return Err(CaseError::Shape { table: "d_b", what: "numbers", expected: pairs, found: d.len() });
+    }
+    let refuse = |why: String| Err(CaseError::DataOccupancy { why });
+    if let Some((pair, x)) = d.iter().enumerate().find(|(_, x)| !(x.is_finite() && **x >= 0.0)) {
+        return refuse(format!("holds {x} at pair {pair}"));
+    }
+    let sum: f64 = d.iter().sum();
+    if (sum - 1.0).abs() > DISTRIBUTION_TOLERANCE {
+        return refuse(format!("sums to {sum}"));
+    }
+    Ok(())
 }
 
 /// Rows `[i, j, k, value]` with whole `i`, `j`, `k`.

@@ -109,6 +109,12 @@ pub fn evaluate(m: &Cmdp, policy: &Policy) -> Result<Evaluation, CmdpError> {
     Evaluator::new(m.states()).evaluate(m, policy)
 }
 
+/// States that a policy ever visits, and how many closed classes of them there are: where there are several, the
+/// long-run average depends on the class that is entered. Ended episodes start again.
+pub(crate) fn visited(m: &Cmdp, policy: &Policy) -> (Vec<bool>, usize) {
+    average::visited(m, policy)
+}
+
 /// Long-run occupancy at `γ = 1`, without assuming a single recurrent class.
 mod average {
     use coptidice_core::{Cmdp, Policy};
@@ -135,6 +141,30 @@ mod average {
                 row
             })
             .collect()
+    }
+
+    pub(super) fn visited(m: &Cmdp, policy: &Policy) -> (Vec<bool>, usize) {
+        let rows = chain(m, policy);
+        let mut open: Vec<usize> = (0..m.states()).filter(|&s| m.initial()[s] > 0.0).collect();
+        let mut seen = vec![false; m.states()];
+        open.iter().for_each(|&s| seen[s] = true);
+        while let Some(s) = open.pop() {
+            for &(t, p) in &rows[s] {
+                if p > 0.0 && !seen[t] {
+                    seen[t] = true;
+                    open.push(t);
+                }
+            }
+        }
+        let component = components(&rows);
+        let mut closed = vec![false; m.states()];
+        (0..m.states()).filter(|&s| seen[s]).for_each(|s| closed[component[s]] = true);
+        for (s, row) in rows.iter().enumerate().filter(|(s, _)| seen[*s]) {
+            if row.iter().any(|&(t, p)| p > 0.0 && component[t] != component[s]) {
+                closed[component[s]] = false;
+            }
+        }
+        (seen, closed.iter().filter(|c| **c).count())
     }
 
     pub(super) fn state_occupancy(m: &Cmdp, policy: &Policy) -> Vec<f64> {

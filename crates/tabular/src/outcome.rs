@@ -12,6 +12,8 @@ pub enum Outcome {
     AlmostSolved,
     /// No policy in the data's support meets the limits.
     Infeasible,
+    /// Policies in the data's support meet the limits by the estimate, but none by the upper bound on its cost.
+    BoundOverLimit,
     /// The iteration limit came first.
     IterationLimit,
     /// The program was solved, but the policy read off it, valued anew, does not keep a limit: as where the estimated
@@ -39,6 +41,7 @@ impl std::fmt::Display for Outcome {
             Outcome::Solved => "solved",
             Outcome::AlmostSolved => "almost solved",
             Outcome::Infeasible => "infeasible",
+            Outcome::BoundOverLimit => "bound over the limit",
             Outcome::IterationLimit => "iteration limit",
             Outcome::Unconfirmed => "not confirmed",
         })

@@ -5,7 +5,10 @@
 use coptidice_core::{CostLimit, Divergence, EpisodeHorizon, LimitUnit, Policy, rng};
 use coptidice_tabular::Outcome;
 use coptidice_tabular::dice::Effort;
-use coptidice_tabular::from_logs::{LogAlgorithm, LogError, LogOptions, Logs, Objective, RowSource, solve};
+use coptidice_tabular::from_logs::{
+    Appraisal, AppraisalOptions, LogAlgorithm, LogError, LogOptions, Logs, Objective, RowSource, appraise,
+    solve,
+};
 use rand::RngExt as _;
 
 const STATES: usize = 7;
@@ -273,6 +276,143 @@ fn lengths_that_the_recording_sets_are_fixed() {
             "{cost:?}"
         );
     }
+}
+
+/// From state 0 `end` costs one at once, and `go` earns one and costs ten after five steps: 19 of 20 episodes go. Under
+/// a discount what comes late costs less, so that by the behaviour's ratio of discounted to total cost a limit of 1.5
+/// an episode is below the discounted cost of ending at once. It is met by going in one of 18 episodes.
+#[test]
+fn a_limit_out_of_reach_by_the_behaviours_ratio_is_met_by_another() {
+    let mut c = Columns::default();
+    for episode in 0..40 {
+        c.starts.push(c.state.len());
+        if episode % 20 == 0 {
+            c.push(0, 0, 0.0, [1.0, 0.0], 6, true);
+            continue;
+        }
+        c.push(0, 1, 1.0, [0.0, 0.0], 1, false);
+        for state in 1..5 {
+            c.push(state, 0, 0.0, [0.0, 0.0], state + 1, false);
+        }
+        c.push(5, 0, 0.0, [10.0, 0.0], 6, true);
+    }
+    for algorithm in [LogAlgorithm::Lp, LogAlgorithm::Naive] {
+        let mut o = options(algorithm, per_episode([1.5, 100.0], &c));
+        o.gamma = 0.8;
+        o.alpha = Some(1e-3);
+        let found = solve(&c.logs(), &o).unwrap();
+        assert_eq!(found.outcome, Outcome::Solved, "{algorithm:?}");
+        let cost = found.estimate.costs[0].per_episode.unwrap();
+        assert!((1.4..1.5 * 1.002).contains(&cost), "{algorithm:?}: {cost}");
+    }
+    // Below the cost of ending at once there is none.
+    for (limit, algorithm) in [(0.9, LogAlgorithm::Lp), (0.9, LogAlgorithm::Coptidice)] {
+        let mut o = options(algorithm, per_episode([limit, 100.0], &c));
+        o.gamma = 0.8;
+        assert_eq!(solve(&c.logs(), &o).unwrap().outcome, Outcome::Infeasible, "{algorithm:?}");
+    }
+}
+
+/// Half of what the behaviour costs can be kept by the estimate, but not if the truth may be as far from it as a
+/// radius of one allows.
+#[test]
+fn a_bound_that_no_policy_brings_under_the_limit_is_told_from_limits_that_none_keeps() {
+    let c = simulate(200);
+    let limits = per_episode([0.5 * c.per_episode(&c.costs[0]), 100.0], &c);
+    assert_eq!(
+        solve(&c.logs(), &options(LogAlgorithm::Lp, limits.clone())).unwrap().outcome,
+        Outcome::Solved
+    );
+    let mut o = options(LogAlgorithm::Coptidice, limits);
+    o.epsilon = Some(1.0);
+    assert_eq!(solve(&c.logs(), &o).unwrap().outcome, Outcome::BoundOverLimit);
+}
+
+/// From state 1 no logged step leads to the end, and the behaviour is sure to enter it.
+#[test]
+fn behaviour_that_never_ends_has_no_totals() {
+    let mut c = Columns::default();
+    for episode in 0..4 {
+        c.starts.push(c.state.len());
+        if episode == 3 {
+            c.push(0, 1, 1.0, [1.0, 0.0], 6, true);
+        } else {
+            c.push(0, 0, 1.0, [0.0, 0.0], 1, false);
+            c.push(1, 0, 1.0, [1.0, 0.0], 1, false);
+        }
+    }
+    for (gamma, algorithm) in [(1.0, LogAlgorithm::Lp), (1.0, LogAlgorithm::Naive), (0.95, LogAlgorithm::Lp)]
+    {
+        let mut o = options(algorithm, per_episode([1.0, 100.0], &c));
+        o.gamma = gamma;
+        assert_eq!(solve(&c.logs(), &o), Err(LogError::NeverEnds), "{algorithm:?} {gamma}");
+    }
+}
+
+/// States 1 to 6 have no rows. `common` ends at a cost of one in 19 of 20 episodes, `rare` at a cost of two in one.
+fn one_step_episodes() -> Columns {
+    let mut c = Columns::default();
+    for episode in 0..20 {
+        c.starts.push(c.state.len());
+        let action = u32::from(episode == 7);
+        c.push(0, action, 1.0, [1.0 + f64::from(action), f64::from(episode % 2)], 6, true);
+    }
+    c
+}
+
+fn appraisal(c: &Columns, action: usize, gamma: f64, limits: Vec<CostLimit>) -> Appraisal {
+    let mut probabilities = vec![0.0; STATES * ACTIONS];
+    (0..STATES).for_each(|s| probabilities[s * ACTIONS + action] = 1.0);
+    let policy = Policy::new(STATES, ACTIONS, probabilities).unwrap();
+    let options = AppraisalOptions { gamma, limits, confidence: 0.95, resamples: 100, seed: 0 };
+    appraise(&c.logs(), &policy, &options).unwrap()
+}
+
+/// States without rows leave the bound as it is, and a pair that a resample lacks is not free in it.
+#[test]
+fn what_a_resample_or_the_log_lacks_is_not_free() {
+    let c = one_step_episodes();
+    let rare = appraisal(&c, 1, 1.0, per_episode([3.0, 100.0], &c));
+    let cost = &rare.costs[0];
+    assert!(cost.outcome.is_usable(), "{cost:?}");
+    // Every row of the pair costs two: nothing varies. Two less the credit of three for the end.
+    assert!((cost.coindice.0 + 1.0).abs() < 1e-9 && (cost.coindice.1 + 1.0).abs() < 1e-9, "{cost:?}");
+    let spread = cost.bootstrap.unwrap();
+    assert!((spread.lower + 1.0).abs() < 1e-9 && (spread.upper + 1.0).abs() < 1e-9, "{spread:?}");
+    assert!(rare.within_limit(0) && rare.within_limit_with_confidence(0));
+    assert!(!appraisal(&c, 1, 1.0, per_episode([1.9, 100.0], &c)).within_limit(0));
+}
+
+/// A policy that only does what was never logged.
+#[test]
+fn nothing_is_known_off_the_log() {
+    let c = one_step_episodes();
+    let step =
+        |limit| [limit, 100.0].map(|l| CostLimit::new(l, LimitUnit::Step, c.logs().horizon()).unwrap());
+    let off = appraisal(&c, 2, 0.9, step(0.5).to_vec());
+    assert!((off.unsupported - 1.0).abs() < 1e-9 && !off.is_supported());
+    assert!(off.costs[0].estimate < 1e-12 && !off.within_limit(0), "{off:?}");
+    assert!(!off.within_limit_with_confidence(1), "however high the limit");
+    let endless = appraisal(&c, 2, 1.0, per_episode([3.0, 100.0], &c));
+    assert!(!endless.within_limit(0) && !endless.within_limit(1));
+    // Within the log the policy is as before.
+    assert!(appraisal(&c, 0, 0.9, step(0.5).to_vec()).is_supported());
+}
+
+/// One of 20 episodes ends: many resamples have no end at all.
+#[test]
+fn resamples_without_an_end_are_no_error() {
+    let mut c = Columns::default();
+    for episode in 0..20 {
+        c.starts.push(c.state.len());
+        let last = if episode == 0 { 2 } else { 4 };
+        for step in 0..=last {
+            c.push(0, 0, 1.0, [1.0, 0.0], 0, episode == 0 && step == last);
+        }
+    }
+    let found = appraisal(&c, 0, 1.0, per_episode([30.0, 100.0], &c));
+    let spread = found.costs[0].bootstrap.unwrap();
+    assert!(spread.lower < spread.estimate && spread.estimate < spread.upper, "{spread:?}");
 }
 
 /// Limits below what any policy costs are an outcome.

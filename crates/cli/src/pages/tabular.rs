@@ -58,8 +58,15 @@ pub(crate) fn solution(
 
 fn verdict(log: &FiniteLog, solution: &LogSolution, result: &SolveResult) -> Verdict {
     let mut verdict = Verdict::new(result.algorithm);
-    if !solution.outcome.is_usable() {
+    if !solution.outcome.is_solved() {
         let what = match solution.outcome {
+            Outcome::AlmostSolved => {
+                "The program was solved only to within a thousand times its tolerance: a better policy may exist."
+            }
+            Outcome::BoundOverLimit => {
+                "Policies within the limits exist by this log, but none whose upper bound on the cost is; none was \
+                 written."
+            }
             Outcome::Infeasible => "No policy meets the limits by this log; none was written.",
             Outcome::Unconfirmed => {
                 "The policy found does not keep the limits when it is valued anew; none was written."

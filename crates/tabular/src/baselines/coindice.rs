@@ -51,9 +51,9 @@ pub enum BoundSide {
 /// A bound on the value of a policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CoinDiceBound {
-    /// `Solved`, `AlmostSolved` or `IterationLimit`.
+    /// `Solved`, `AlmostSolved` or `IterationLimit`; `Unconfirmed` where there is no bound.
     pub outcome: Outcome,
-    /// The bound, units of the table per step.
+    /// The bound, units of the table per step; infinite where there is none.
     pub value: f64,
     /// Temperature at the bound; zero if the radius is zero or no perturbation changes the value.
     pub tau: f64,
@@ -98,7 +98,8 @@ fn error_function_inverse(p: f64) -> f64 {
 /// Bound on `E_{d^π}[table]` over all models within `epsilon` of the data.
 ///
 /// `model` holds the estimated transitions and `p0`; `data_occupancy` is the sampled `p(s,a)`; `table` is a cost or
-/// the reward, `[S*A]`. At `γ = 1` the policy must have one recurrent class in the model.
+/// the reward, `[S*A]`. At `γ = 1` a policy with several recurrent classes has no bound: the outcome is then
+/// [`Outcome::Unconfirmed`] and the value infinite.
 ///
 /// # Errors
 /// [`CmdpError::Shape`] if shapes differ.
@@ -170,6 +171,10 @@ struct Ascent<'a> {
     /// Entries of each pair; empty if it was never sampled.
     of_pair: Vec<std::ops::Range<usize>>,
     base: Perturbation,
+    /// States that the policy visits, `[S]`; at `γ = 1` the others would leave the system singular.
+    visited: Vec<bool>,
+    /// Recurrent classes that it may end up in.
+    classes: usize,
     steps: usize,
 }
 
@@ -195,12 +200,28 @@ impl<'a> Ascent<'a> {
             of_pair.push(start..entries.len());
         }
         let base = Perturbation { entries: mass, initial: model.initial().to_vec() };
-        Self { model, policy, table, entries, of_pair, base, steps: 0 }
+        let (visited, classes) = if model.gamma() >= 1.0 {
+            crate::evaluation::visited(model, policy)
+        } else {
+            (vec![true; model.states()], 1)
+        };
+        Self { model, policy, table, entries, of_pair, base, visited, classes, steps: 0 }
     }
 
     /// Climbs to the largest value within the radius.
     fn bound(&mut self, epsilon: f64) -> CoinDiceBound {
         let mut at = self.base.clone();
+        if self.classes > 1 {
+            let (w, value) = (vec![0.0; self.of_pair.len()], f64::INFINITY);
+            return CoinDiceBound {
+                outcome: Outcome::Unconfirmed,
+                value,
+                tau: 0.0,
+                kl: 0.0,
+                w,
+                iterations: 0,
+            };
+        }
         let mut now = self.evaluate(&at);
         let mut share = 1.0;
         let mut best = f64::INFINITY;
@@ -314,6 +335,9 @@ impl<'a> Ascent<'a> {
         let mut right = Mat::<f64>::zeros(order, 1);
         for s in 0..n {
             system[(s, s)] += 1.0;
+            if !self.visited[s] {
+                continue;
+            }
             for (a, &choice) in self.policy.row(s).iter().enumerate().filter(|(_, p)| **p > 0.0) {
                 let pair = s * self.policy.actions() + a;
                 right[(s, 0)] += choice * self.table[pair];
@@ -323,7 +347,7 @@ impl<'a> Ascent<'a> {
         let mut flow = Mat::<f64>::zeros(order, 1);
         if average {
             for s in 0..n {
-                system[(s, n)] = 1.0;
+                system[(s, n)] = f64::from(u8::from(self.visited[s]));
                 system[(n, s)] = self.model.initial()[s];
             }
             flow[(n, 0)] = 1.0;

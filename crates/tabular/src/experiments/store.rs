@@ -211,12 +211,13 @@ fn record(bytes: &[u8]) -> Result<CellResult, &'static str> {
     })
 }
 
-const OUTCOMES: [Outcome; 5] = [
+const OUTCOMES: [Outcome; 6] = [
     Outcome::Solved,
     Outcome::AlmostSolved,
     Outcome::Infeasible,
     Outcome::IterationLimit,
     Outcome::Unconfirmed,
+    Outcome::BoundOverLimit,
 ];
 
 fn outcome_code(outcome: Outcome) -> u8 {

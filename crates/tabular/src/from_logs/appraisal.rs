@@ -1,5 +1,7 @@
 //! What a given policy earns and costs, by logs: the estimate, and how far the logs leave it open.
 
+use std::collections::BTreeMap;
+
 use coptidice_core::{CostLimit, Occupancy, Policy};
 use serde::{Deserialize, Serialize};
 
@@ -36,8 +38,43 @@ pub struct Bounded {
     pub coindice: (f64, f64),
     /// How the search for them ended.
     pub outcome: Outcome,
-    /// Percentiles over resampled episodes.
+    /// Percentiles over resampled episodes. A pair that no drawn episode has keeps what the whole log says of it: as a
+    /// pair of which nothing is known it would hold the policy for ever, at no cost. That leaves out the spread of what
+    /// was logged in one or two episodes only.
     pub bootstrap: Option<Interval>,
+    /// The estimate if the pairs that were never logged, which count for nothing in it, were as dear as the dearest
+    /// that was.
+    pub cautious: f64,
+}
+
+/// Mass on pairs never logged that is rounding and no more.
+const UNSUPPORTED_ROUNDING: f64 = 1e-9;
+
+impl Appraisal {
+    /// Whether the policy keeps to what was logged. No bound holds of one that does not: the logs say nothing of where
+    /// it goes.
+    #[must_use]
+    pub fn is_supported(&self) -> bool {
+        self.unsupported <= UNSUPPORTED_ROUNDING
+    }
+
+    /// Whether the estimate of a cost is within its limit, whatever the pairs never logged may cost within reason
+    /// ([`Bounded::cautious`]).
+    #[must_use]
+    pub fn within_limit(&self, cost: usize) -> bool {
+        let reading = &self.policy.costs[cost];
+        reading.in_limit_unit().is_some() && self.costs[cost].cautious <= reading.constraint_limit
+    }
+
+    /// Whether the upper bound of a cost is within its limit.
+    #[must_use]
+    pub fn within_limit_with_confidence(&self, cost: usize) -> bool {
+        let bounded = &self.costs[cost];
+        self.is_supported()
+            && self.within_limit(cost)
+            && bounded.outcome.is_usable()
+            && bounded.coindice.1 <= self.policy.costs[cost].constraint_limit
+    }
 }
 
 /// A policy by the logs.
@@ -62,6 +99,7 @@ pub struct Appraisal {
 pub fn appraise(logs: &Logs<'_>, policy: &Policy, options: &AppraisalOptions) -> Result<Appraisal, LogError> {
     logs.check()?;
     let mut estimate = Estimate::new(logs, options.gamma, &options.limits)?;
+    estimate.check_ends(&options.limits)?;
     let m = estimate.model.clone();
     let mut evaluator = Evaluator::new(m.states());
     let uniform = Policy::uniform(m.states(), m.actions())?;
@@ -71,22 +109,32 @@ pub fn appraise(logs: &Logs<'_>, policy: &Policy, options: &AppraisalOptions) ->
     let data = Occupancy::normalized(m.states(), m.actions(), estimate.counts.clone())?;
     let radius = likelihood_radius(options.confidence, logs.state.len());
     let bootstrap = (options.resamples > 0).then(|| resample(logs, policy, options)).transpose()?;
+    let mass = of_policy.occupancy.iter().zip(&estimate.counts);
+    let unsupported: f64 = mass.filter(|(_, n)| **n == 0.0).map(|(d, _)| d).sum();
     let bounded = |value: f64, table: &[f64], spread: Option<Interval>| -> Result<Bounded, LogError> {
         let bound = |side| coindice_bound(&m, &data, policy, table, radius, side);
         let (low, high) = (bound(BoundSide::Lower)?, bound(BoundSide::Upper)?);
         let outcome = if low.outcome.is_solved() { high.outcome } else { low.outcome };
-        Ok(Bounded { estimate: value, coindice: (low.value, high.value), outcome, bootstrap: spread })
+        let seen = table.iter().zip(&estimate.counts).filter(|(_, n)| **n > 0.0);
+        let dearest = seen.map(|(x, _)| *x).fold(f64::NEG_INFINITY, f64::max);
+        let cautious = value + unsupported * dearest;
+        Ok(Bounded {
+            estimate: value,
+            coindice: (low.value, high.value),
+            outcome,
+            bootstrap: spread,
+            cautious,
+        })
     };
     let reward = bounded(of_policy.reward, m.reward(), bootstrap.as_ref().map(|b| b.reward))?;
     let costs = (0..m.cost_count())
         .map(|k| bounded(of_policy.costs[k], m.cost(k), bootstrap.as_ref().map(|b| b.costs[k])))
         .collect::<Result<_, _>>()?;
-    let mass = of_policy.occupancy.iter().zip(&estimate.counts);
     let limits = &options.limits;
     Ok(Appraisal {
         reward,
         costs,
-        unsupported: mass.filter(|(_, n)| **n == 0.0).map(|(d, _)| d).sum(),
+        unsupported,
         policy: estimate.reading(&mut evaluator, policy, &of_policy, limits, &[])?,
         behaviour: estimate.reading(&mut evaluator, &behaviour, &of_behaviour, limits, &[])?,
     })
@@ -100,14 +148,22 @@ fn resample(
 ) -> Result<BootstrapBounds, LogError> {
     let config =
         BootstrapConfig { resamples: options.resamples, confidence: options.confidence, seed: options.seed };
+    let mut of_pair: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for row in 0..logs.state.len() {
+        of_pair.entry(pair_of(logs, row)).or_default().push(row);
+    }
     let model = |chosen: &[usize]| {
-        let columns = Chosen::new(logs, chosen);
+        let columns = Chosen::new(logs, chosen, &of_pair);
         Ok(Estimate::new(&columns.logs(logs), options.gamma, &options.limits)?.model)
     };
     bootstrap_bounds::<LogError>(logs.episode_starts.len(), model, policy, config)
 }
 
-/// Rows of chosen episodes, each as often as it is chosen.
+fn pair_of(logs: &Logs<'_>, row: usize) -> usize {
+    logs.state[row] as usize * logs.actions + logs.action[row] as usize
+}
+
+/// Rows of chosen episodes, each as often as it is chosen; behind them all rows of the pairs that these lack.
 struct Chosen {
     starts: Vec<usize>,
     state: Vec<u32>,
@@ -119,7 +175,7 @@ struct Chosen {
 }
 
 impl Chosen {
-    fn new(logs: &Logs<'_>, chosen: &[usize]) -> Self {
+    fn new(logs: &Logs<'_>, chosen: &[usize], of_pair: &BTreeMap<usize, Vec<usize>>) -> Self {
         let mut starts = Vec::with_capacity(chosen.len());
         let mut rows: Vec<usize> = Vec::with_capacity(logs.state.len());
         for &episode in chosen {
@@ -127,6 +183,10 @@ impl Chosen {
             let end = logs.episode_starts.get(episode + 1).copied().unwrap_or(logs.state.len());
             rows.extend(logs.episode_starts[episode]..end);
         }
+        let mut drawn = vec![false; logs.states * logs.actions];
+        rows.iter().for_each(|&row| drawn[pair_of(logs, row)] = true);
+        let lacking = of_pair.iter().filter(|(pair, _)| !drawn[**pair]);
+        rows.extend(lacking.flat_map(|(_, of_log)| of_log));
         let numbers = |column: &[f64]| rows.iter().map(|&row| column[row]).collect::<Vec<f64>>();
         let indices = |column: &[u32]| rows.iter().map(|&row| column[row]).collect::<Vec<u32>>();
         Self {

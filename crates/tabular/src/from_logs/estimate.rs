@@ -10,6 +10,7 @@ use crate::counts::Counts;
 use crate::dice::DiceError;
 use crate::evaluation::{Evaluation, Evaluator};
 use crate::linalg::spd::dot;
+use crate::lp;
 
 /// Deviation of outcomes, relative to the largest reward or value, that is no noise: they are differences of such
 /// numbers, each with the rounding of a linear solve and of a mean over many rows.
@@ -77,11 +78,6 @@ impl Estimate {
         let mut scales = Vec::new();
         let mut converted = Vec::new();
         for (index, limit) in limits.iter().enumerate() {
-            if let (CostLimit::PerEpisode { horizon: EpisodeHorizon::Varying { .. }, .. }, false) =
-                (limit, any_end)
-            {
-                return Err(LogError::NoEnds { index });
-            }
             let varying =
                 matches!(limit, CostLimit::PerEpisode { horizon: EpisodeHorizon::Varying { .. }, .. });
             converted.push(varying && gamma < 1.0);
@@ -144,6 +140,20 @@ impl Estimate {
         let episodes = episodes.transpose()?;
         let counts = sums.count;
         Ok(Self { model, costs, credits, constraint_limits, scales, converted, episodes, counts, dead_ends })
+    }
+
+    /// Refuses limits on totals of episodes of which none ends. Resampled logs may have none: they only give values per
+    /// step.
+    pub(super) fn check_ends(&self, limits: &[CostLimit]) -> Result<(), LogError> {
+        let of_totals = |l: &CostLimit| {
+            matches!(l, CostLimit::PerEpisode { horizon: EpisodeHorizon::Varying { .. }, .. })
+        };
+        let t = self.model.transitions();
+        let any_end = || (0..self.counts.len()).any(|pair| t.end_probability(pair) > 0.0);
+        match limits.iter().position(of_totals) {
+            Some(index) if !any_end() => Err(LogError::NoEnds { index }),
+            _ => Ok(()),
+        }
     }
 
     /// `d^D` of a known behaviour: nothing is known of what the other pairs lead to, and where episodes end below
@@ -261,7 +271,48 @@ impl Estimate {
             None => return Ok(None),
         };
         let ends = self.ends(&occupancy);
-        Ok((ends > 0.0 && ends.is_finite()).then_some(Totals { occupancy, ends }))
+        Ok((ends > LEAST_ENDS && ends.is_finite()).then_some(Totals { occupancy, ends }))
+    }
+
+    /// Refuses a behaviour that never ends its episodes, whose totals would be measured by.
+    pub(super) fn check_behaviour(
+        &self,
+        evaluator: &mut Evaluator,
+        behaviour: &Policy,
+        e: &Evaluation,
+    ) -> Result<(), LogError> {
+        self.totals(evaluator, behaviour, e)?.map(|_| ()).ok_or(LogError::NeverEnds)
+    }
+
+    /// Converts limits by a policy that keeps them: the best per episode without a discount, where there is one. Its
+    /// own discounted costs are then within reach. Limits on discounted costs per step are not looked at.
+    pub(super) fn convert_by_keeping(
+        &mut self,
+        evaluator: &mut Evaluator,
+        limits: &[CostLimit],
+        support: &[f64],
+        behaviour: &Policy,
+    ) -> Result<bool, LogError> {
+        let Some(chain) = &self.episodes else { return Ok(false) };
+        let mut parts = chain.clone().into_parts();
+        let mut right = Vec::with_capacity(limits.len());
+        parts.costs.clear();
+        for (k, limit) in limits.iter().enumerate() {
+            if let (CostLimit::PerEpisode { limit, .. }, true) = (limit, self.converted[k]) {
+                let t = &parts.transitions;
+                let credited =
+                    self.costs[k].iter().enumerate().map(|(p, c)| c - limit * t.end_probability(p));
+                parts.costs.push(credited.collect());
+                right.push(0.0);
+            }
+        }
+        let (answer, _) = lp::solve_per_episode(&Cmdp::new(parts)?, &right, support)?;
+        if !answer.outcome.is_usable() {
+            return Ok(false);
+        }
+        let policy = Policy::from_mass(behaviour, &answer.occupancy)?;
+        self.convert_limits(evaluator, &policy, limits)?;
+        Ok(true)
     }
 
     /// Turns limits per episode into limits on discounted costs by what one policy's discounted cost is to its cost
@@ -299,6 +350,10 @@ impl Estimate {
         Ok(change)
     }
 }
+
+/// Ends per step below which a policy is taken never to end: an episode of 1e12 steps. Solvers leave such traces of
+/// actions that their solution does not take.
+const LEAST_ENDS: f64 = 1e-12;
 
 /// Visits of the restart chain.
 struct Totals {

@@ -27,13 +27,15 @@
 //! Where `γ < 1` and lengths vary, a limit on the total of an episode is no linear constraint on the discounted
 //! occupancy. It is met by iteration: the limit on the discounted cost is the limit per episode times the present
 //! policy's ratio of discounted to undiscounted cost, first the behaviour's and then the solution's, until it
-//! settles. What the policy costs per episode on the estimated CMDP is reported beside it.
+//! settles. Where the behaviour's ratio puts the limit out of reach, that of a policy which keeps it takes its place.
+//! What the policy costs per episode on the estimated CMDP is reported beside it.
 //!
 //! # Limits that cannot be kept
 //!
 //! A limit below what every logged step costs ends the solve at once, [`Outcome::Infeasible`]. What was solved is
 //! valued anew, and where its policy exceeds a limit after all the outcome is [`Outcome::Unconfirmed`]: on a restart
-//! chain a policy that never ends an episode meets any limit per episode.
+//! chain a policy that never ends an episode meets any limit per episode. Where the linear program has a policy within
+//! the limits but no policy's upper bound is, the outcome is [`Outcome::BoundOverLimit`].
 //!
 //! # The policy
 //!
@@ -318,6 +320,13 @@ pub enum LogError {
         /// Which cost.
         index: usize,
     },
+    /// Totals per episode are asked for, and the logged behaviour has none.
+    #[error(
+        "by this log the behaviour's episodes never end: its steps lead to states from which no logged step leads to a \
+         terminal row; mark the rows that end, drop the episodes that stop short of it, or give limits and objective \
+         per step"
+    )]
+    NeverEnds,
     /// Reward per episode where episodes do not end, or discounted.
     #[error("reward per episode needs gamma = 1 and rows marked terminal; maximise reward per step instead")]
     Objective,
@@ -392,6 +401,7 @@ impl Logs<'_> {
 pub fn solve(logs: &Logs<'_>, options: &LogOptions<'_>) -> Result<LogSolution, LogError> {
     logs.check()?;
     let mut estimate = Estimate::new(logs, options.gamma, &options.limits)?;
+    estimate.check_ends(&options.limits)?;
     let m = estimate.model.clone();
     let mut evaluator = Evaluator::new(m.states());
     let uniform = Policy::uniform(m.states(), m.actions())?;
@@ -410,6 +420,10 @@ pub fn solve(logs: &Logs<'_>, options: &LogOptions<'_>) -> Result<LogSolution, L
     let bounded = options.algorithm == LogAlgorithm::Coptidice;
     let epsilon = if bounded { options.epsilon.unwrap_or(0.1 / episodes) } else { 0.0 };
     let objective = estimate.objective(options)?;
+    let converting = estimate.converted.contains(&true);
+    if converting || objective == Objective::PerEpisode {
+        estimate.check_behaviour(&mut evaluator, &behaviour, &behaviour_evaluation)?;
+    }
     estimate.convert_limits(&mut evaluator, &behaviour, &options.limits)?;
     let mut program = Program {
         options,
@@ -436,22 +450,63 @@ pub fn solve(logs: &Logs<'_>, options: &LogOptions<'_>) -> Result<LogSolution, L
         Some(found) => found,
         None => program.solve(options.algorithm)?,
     };
+    let limits = &options.limits;
     let (mut policy, mut sources) = read_off(&estimate, &behaviour, &found.occupancy, &data_occupancy);
-    for _ in 0..LIMIT_ROUNDS {
-        let solved = found.outcome.is_usable();
-        if !solved || estimate.convert_limits(&mut evaluator, &policy, &options.limits)? <= LIMIT_TOLERANCE {
+    let settling = converting && options.algorithm.keeps_limits() && !out_of_reach;
+    // The limits last met, and the best policy so far that keeps those per episode.
+    let (mut met, mut best): (Option<Vec<f64>>, Option<(f64, Found)>) = (None, None);
+    for _ in 0..if settling { LIMIT_ROUNDS } else { 0 } {
+        if found.outcome.is_usable() {
+            met = Some(program.limits.clone());
+            let change = estimate.convert_limits(&mut evaluator, &policy, limits)?;
+            let evaluation = evaluator.evaluate(&m, &policy)?;
+            let read = estimate.reading(&mut evaluator, &policy, &evaluation, limits, &[])?;
+            if keeps(&read, &read, &estimate.converted)
+                && best.as_ref().is_none_or(|(reward, _)| evaluation.reward > *reward)
+            {
+                best = Some((evaluation.reward, found.clone()));
+            }
+            if change <= LIMIT_TOLERANCE {
+                break;
+            }
+            program.limits.clone_from(&estimate.constraint_limits);
+            program.start = found.solution.take();
+        } else if found.outcome != Outcome::Infeasible {
             break;
+        } else if let Some(met) = &met {
+            // The last policy's ratio went too far.
+            program.limits.iter_mut().zip(met).for_each(|(l, m)| *l = 0.5 * (*l + m));
+        } else if best.is_some()
+            || !estimate.convert_by_keeping(&mut evaluator, limits, &data_occupancy, &behaviour)?
+            || program.limits == estimate.constraint_limits
+        {
+            break;
+        } else {
+            program.limits.clone_from(&estimate.constraint_limits);
         }
-        program.limits.clone_from(&estimate.constraint_limits);
-        program.start = found.solution.take();
         found = program.solve(options.algorithm)?;
         (policy, sources) = read_off(&estimate, &behaviour, &found.occupancy, &data_occupancy);
+    }
+    if settling {
+        let evaluation = evaluator.evaluate(&m, &policy)?;
+        let read = estimate.reading(&mut evaluator, &policy, &evaluation, limits, &[])?;
+        let kept = found.outcome.is_usable() && keeps(&read, &read, &estimate.converted);
+        if let (false, Some((_, earlier))) = (kept, best) {
+            found = earlier;
+            (policy, sources) = read_off(&estimate, &behaviour, &found.occupancy, &data_occupancy);
+        }
+        estimate.convert_limits(&mut evaluator, &policy, limits)?;
+    }
+    if found.outcome == Outcome::Infeasible && bounded && !out_of_reach {
+        let without_bound = lp::solve_in_support(&program.model, &program.limits, &data_occupancy)?;
+        if without_bound.outcome.is_usable() {
+            found.outcome = Outcome::BoundOverLimit;
+        }
     }
     let evaluation = evaluator.evaluate(&m, &policy)?;
     // Where there is no solution, what the search left behind bounds nothing.
     let solution = found.solution.iter().filter(|_| found.outcome.is_usable());
     let bounds: Vec<f64> = solution.flat_map(|s| s.bounds.iter().map(|b| b.value)).collect();
-    let limits = &options.limits;
     let read = estimate.reading(&mut evaluator, &policy, &evaluation, limits, &bounds)?;
     let logged = estimate.reading(&mut evaluator, &behaviour, &behaviour_evaluation, limits, &[])?;
     let solved = found.outcome.is_usable();
@@ -522,7 +577,7 @@ fn keeps(found: &Reading, behaviour: &Reading, converted: &[bool]) -> bool {
 }
 
 /// Solutions found while limits per episode settle under a discount, at most, after the first.
-const LIMIT_ROUNDS: usize = 6;
+const LIMIT_ROUNDS: usize = 12;
 /// Relative change at which they have settled: well below what is known of costs.
 const LIMIT_TOLERANCE: f64 = 1e-3;
 
@@ -576,6 +631,7 @@ struct Program<'a> {
 }
 
 /// Its answer.
+#[derive(Clone)]
 struct Found {
     outcome: Outcome,
     occupancy: Vec<f64>,
@@ -676,7 +732,11 @@ impl Program<'_> {
         Ok(offset)
     }
 
+    /// A ratio that is not finite is that of a policy which never ends; it changes nothing.
     fn set_offset(&mut self, estimate: &Estimate, offset: f64) -> Result<(), LogError> {
+        if !offset.is_finite() {
+            return Ok(());
+        }
         self.model = lp::less_at_ends(&estimate.model, offset)?;
         Ok(())
     }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use coptidice_core::Policy;
 use coptidice_tabular::case::Case;
-use coptidice_tabular::evaluate;
 use coptidice_tabular::from_logs::{Appraisal, AppraisalOptions, Bounded, appraise};
+use coptidice_tabular::{Outcome, evaluate};
 use serde_json::json;
 
 use super::logs::{Columns, FiniteLog};
@@ -23,7 +23,10 @@ pub(crate) struct Evaluate {
     /// The policy: policy.json of `tabular solve`, or behavior.json of `tabular generate`
     policy: PathBuf,
     /// A stored case: values are exact, on its true CMDP
-    #[arg(long, value_name = "FILE", required_unless_present = "logs", conflicts_with_all = ["logs", "limit"])]
+    #[arg(long, value_name = "FILE", required_unless_present = "logs", conflicts_with_all = [
+        "logs", "limit", "limit_unit", "gamma", "confidence", "resamples", "seed", "episode", "step", "state", "action",
+        "reward", "cost", "next_state", "terminal",
+    ])]
     case: Option<PathBuf>,
     /// Logs of a finite CMDP: values are estimates with confidence bounds
     #[arg(long, value_name = "FILE")]
@@ -33,10 +36,10 @@ pub(crate) struct Evaluate {
     #[command(flatten)]
     limits: LimitFlags,
     /// Discount in (0, 1], for logs
-    #[arg(long, default_value_t = 1.0, value_parser = parse_gamma)]
+    #[arg(long, default_value_t = 1.0, value_parser = parse_gamma, allow_hyphen_values = true)]
     gamma: f64,
     /// Confidence of the bounds
-    #[arg(long, default_value_t = 0.95, value_parser = parse_confidence)]
+    #[arg(long, default_value_t = 0.95, value_parser = parse_confidence, allow_hyphen_values = true)]
     confidence: f64,
     /// Resamples of the bootstrap; 0 leaves it out
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
@@ -135,8 +138,9 @@ impl Evaluate {
                     "coindice_upper": unit(bounds.coindice.1),
                     "bootstrap_lower": bounds.bootstrap.and_then(|b| unit(b.lower)),
                     "bootstrap_upper": bounds.bootstrap.and_then(|b| unit(b.upper)),
-                    "within_limit": bounds.estimate <= reading.constraint_limit,
-                    "within_limit_with_confidence": bounds.coindice.1 <= reading.constraint_limit,
+                    "coindice_outcome": bounds.outcome,
+                    "within_limit": found.within_limit(k),
+                    "within_limit_with_confidence": found.within_limit_with_confidence(k),
                 })
             })
             .collect();
@@ -146,6 +150,7 @@ impl Evaluate {
             "reward_per_step": found.policy.reward_per_step,
             "reward_per_episode": found.policy.reward_per_episode,
             "reward_coindice": found.reward.coindice,
+            "reward_coindice_outcome": found.reward.outcome,
             "reward_bootstrap": found.reward.bootstrap,
             "steps_per_episode": found.policy.steps_per_episode,
             "costs": costs,
@@ -160,28 +165,31 @@ impl Evaluate {
             let bootstrap = b
                 .bootstrap
                 .map_or(String::new(), |b| format!("; bootstrap {:.5} to {:.5}", b.lower, b.upper));
-            format!(
-                "{:.5} per step, CoinDICE {:.5} to {:.5}{bootstrap}",
-                b.estimate, b.coindice.0, b.coindice.1
-            )
+            let (estimate, bounds) = (b.estimate, coindice(b, |value| value));
+            format!("{estimate:.5} per step, {bounds}{bootstrap}")
         };
         line(&format!("bounds at {} confidence", self.confidence))?;
         line(&format!("reward {}", interval(&found.reward)))?;
         for (k, (bounds, reading)) in found.costs.iter().zip(&found.policy.costs).enumerate() {
             let unit = |value: f64| in_unit(reading, &found.policy, Some(value)).unwrap_or(f64::NAN);
-            let judgement = match (bounds.estimate, bounds.coindice.1) {
-                (_, upper) if upper <= reading.constraint_limit => "within the limit, its upper bound too",
-                (estimate, _) if estimate <= reading.constraint_limit => {
-                    "estimated within the limit, its upper bound is not"
-                }
-                _ => "over the limit",
+            let judgement = if reading.in_limit_unit().is_none() {
+                "its episodes never end, and have no total to hold against the limit"
+            } else if found.within_limit_with_confidence(k) {
+                "within the limit, its upper bound too"
+            } else if !found.within_limit(k) && bounds.estimate <= reading.constraint_limit {
+                "over the limit if what was never logged is as dear as the dearest that was"
+            } else if !found.within_limit(k) {
+                "over the limit"
+            } else if !found.is_supported() {
+                "estimated within the limit; no bound holds where the policy does what was never logged"
+            } else {
+                "estimated within the limit, its upper bound is not"
             };
             line(&format!(
-                "{}: {:.5}, CoinDICE {:.5} to {:.5}, in the limit's unit; {judgement}",
+                "{}: {:.5}, {}, in the limit's unit; {judgement}",
                 log.cost_names[k],
                 unit(bounds.estimate),
-                unit(bounds.coindice.0),
-                unit(bounds.coindice.1)
+                coindice(bounds, unit),
             ))?;
         }
         // Less is not told from nothing in the figure printed.
@@ -195,5 +203,15 @@ impl Evaluate {
             line(&format!("{missing} states of the log are not in the policy: it is uniform there"))?;
         }
         Ok(())
+    }
+}
+
+/// CoinDICE's interval, in the unit that `unit` turns it into, and how far it is one.
+fn coindice(bounds: &Bounded, unit: impl Fn(f64) -> f64) -> String {
+    let (low, high) = (unit(bounds.coindice.0), unit(bounds.coindice.1));
+    match bounds.outcome {
+        _ if !(low.is_finite() && high.is_finite()) => "no CoinDICE bound".to_owned(),
+        Outcome::Solved | Outcome::AlmostSolved => format!("CoinDICE {low:.5} to {high:.5}"),
+        other => format!("CoinDICE {low:.5} to {high:.5} ({other}: no bounds)"),
     }
 }

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use coptidice_core::{Divergence, Policy};
+use coptidice_core::{CostLimit, Divergence, Policy};
 use coptidice_tabular::Outcome;
 use coptidice_tabular::baselines::PAPER_WEDGE;
 use coptidice_tabular::case::{self, CaseAlgorithm, CaseError};
 use coptidice_tabular::dice::Effort;
-use coptidice_tabular::from_logs::{self, LogAlgorithm, LogOptions, LogSolution, Objective};
+use coptidice_tabular::from_logs::{self, CostReading, LogAlgorithm, LogOptions, LogSolution, Objective};
 
 use super::logs::{Columns, FiniteLog};
 use super::result::{SolveResult, estimate_in_unit, in_unit};
@@ -26,7 +26,10 @@ pub(crate) struct Solve {
     #[arg(long, value_name = "FILE", required_unless_present = "case", requires = "out")]
     logs: Option<PathBuf>,
     /// A stored case instead: a known CMDP with the counts of its logs (.json or .json.gz)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["logs", "out", "limit", "alpha", "epsilon", "behavior", "overwrite"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "logs", "out", "limit", "limit_unit", "alpha", "epsilon", "behavior", "overwrite", "divergence", "gamma", "objective",
+        "wedge", "episode", "step", "state", "action", "reward", "cost", "next_state", "terminal",
+    ])]
     case: Option<PathBuf>,
     /// How
     #[arg(long, value_enum, default_value_t = Algo::Coptidice)]
@@ -36,23 +39,23 @@ pub(crate) struct Solve {
     #[command(flatten)]
     limits: LimitFlags,
     /// Discount in (0, 1]; at 1 an ended episode leads back to the start, and limits per episode are exact
-    #[arg(long, default_value_t = 1.0, value_parser = parse_gamma)]
+    #[arg(long, default_value_t = 1.0, value_parser = parse_gamma, allow_hyphen_values = true)]
     gamma: f64,
     /// What to maximise [default: reward per episode where gamma is 1, episodes end and a limit is per episode; else
     /// per step]
     #[arg(long, value_enum)]
     objective: Option<ObjectiveFlag>,
     /// Weight of the divergence from the data, reward units [default: standard error of estimated gains]
-    #[arg(long, value_parser = parse_positive)]
+    #[arg(long, value_parser = parse_positive, allow_hyphen_values = true)]
     alpha: Option<f64>,
     /// KL radius of the cost bound [default: 0.1 / number of episodes]
-    #[arg(long, value_parser = parse_nonnegative)]
+    #[arg(long, value_parser = parse_nonnegative, allow_hyphen_values = true)]
     epsilon: Option<f64>,
     /// Divergence from the data: chi2, softchi or kl
     #[arg(long, default_value = "chi2", value_parser = parse_divergence)]
     divergence: Divergence,
     /// spibb only: pairs logged less often than this repeat the behaviour
-    #[arg(long, default_value_t = PAPER_WEDGE, value_parser = parse_nonnegative)]
+    #[arg(long, default_value_t = PAPER_WEDGE, value_parser = parse_wedge, allow_hyphen_values = true)]
     wedge: f64,
     /// The policy that made the logs, where it is known (policy.json); else it is estimated
     #[arg(long, value_name = "FILE")]
@@ -151,6 +154,11 @@ fn parse_nonnegative(text: &str) -> Result<f64, String> {
     parse_number(text, |value| value >= 0.0 && value.is_finite(), "a number >= 0")
 }
 
+/// Below one, pairs that were never logged would be the program's to use.
+fn parse_wedge(text: &str) -> Result<f64, String> {
+    parse_number(text, |value| value >= 1.0 && value.is_finite(), "a number >= 1")
+}
+
 fn parse_divergence(text: &str) -> Result<Divergence, String> {
     let found = Divergence::ALL.into_iter().find(|d| d.name() == text);
     found.ok_or_else(|| format!("use one of {}", Divergence::ALL.map(Divergence::name).join(", ")))
@@ -185,7 +193,7 @@ impl Solve {
                 found.lambda, found.tau, found.cost_upper_bound
             ))?;
         }
-        verdict(found.outcome, "no policy meets the limit by the counts of this case")
+        verdict(found.outcome, "no policy meets the limit by the counts of this case", None)
     }
 
     fn solve_logs(&self, path: &Path, out: &Path) -> Done {
@@ -215,7 +223,8 @@ impl Solve {
         } else {
             print(&result, &solution, seconds, out)?;
         }
-        verdict(solution.outcome, "no policy meets the limits by this log; see result.json")
+        let infeasible = "no policy meets the limits by this log; see result.json";
+        verdict(solution.outcome, infeasible, lingers(&solution))
     }
 
     fn behaviour(&self, log: &FiniteLog) -> Result<Option<Policy>, Failure> {
@@ -250,34 +259,76 @@ impl Solve {
     }
 }
 
-/// Whether there is a policy to deploy, and if not, why.
-fn verdict(outcome: Outcome, infeasible: &str) -> Done {
-    match outcome {
-        Outcome::Solved | Outcome::AlmostSolved => return Ok(()),
-        Outcome::Infeasible => eprintln!("{infeasible}"),
-        Outcome::Unconfirmed => eprintln!(
+/// Whether there is a policy to deploy, and if not, why. `lingers`: what to say of a policy that puts off the end.
+fn verdict(outcome: Outcome, infeasible: &str, lingers: Option<String>) -> Done {
+    match (outcome, lingers) {
+        (Outcome::Solved, _) => return Ok(()),
+        (Outcome::AlmostSolved, _) => eprintln!(
+            "the program was solved only to within a thousand times its tolerance: its figures hold, but a better \
+             solution may exist; scale rewards and costs to about one, or give a larger --alpha"
+        ),
+        (Outcome::Infeasible, _) => eprintln!("{infeasible}"),
+        (Outcome::BoundOverLimit, _) => eprintln!(
+            "policies within the limits exist by this log, but none whose upper bound on the cost is within them; none \
+             was written: lower --epsilon, raise the limits, or use --algo naive or lp, which hold the estimate alone"
+        ),
+        (Outcome::Unconfirmed, Some(lingers)) => eprintln!("{lingers}"),
+        (Outcome::Unconfirmed, None) => eprintln!(
             "the policy found does not keep the limits when it is valued anew, and was not written: raise the limits, \
              or see whether their unit is right"
         ),
-        Outcome::IterationLimit => {
+        (Outcome::IterationLimit, _) => {
             eprintln!("no policy was found within the limit of iterations, and none was written");
         }
     }
     Err(Failure::DoNotDeploy)
 }
 
-/// Writes the directory. A policy that may not be deployed is not left lying about.
+/// Episodes this many times as long as the logged ones are put off, not merely longer.
+const LINGERING: f64 = 20.0;
+
+/// What to say of a policy that does not end its episodes, or only after very long, where totals per episode have
+/// limits: no other limit would help.
+fn lingers(solution: &LogSolution) -> Option<String> {
+    let per_episode = |c: &CostReading| matches!(c.limit, CostLimit::PerEpisode { .. });
+    let logged = solution.behaviour.steps_per_episode?;
+    let steps = solution.estimate.steps_per_episode.unwrap_or(f64::INFINITY);
+    if !solution.estimate.costs.iter().any(per_episode) || steps <= LINGERING * logged {
+        return None;
+    }
+    let length = if steps < 1e9 {
+        format!(
+            "ends its episodes only after {steps:.0} steps on average, where the logged ones took {logged:.1}"
+        )
+    } else {
+        "never ends its episodes".to_owned()
+    };
+    let remedy = if solution.objective == Objective::PerStep {
+        "where steps earn or ends cost, a discount or a reward per step favours that; use --gamma 1 with --objective \
+         episode, or a larger --alpha"
+    } else {
+        "by this log staying on costs too little; use a larger --alpha"
+    };
+    Some(format!(
+        "the policy found {length}, so that its totals are over the limits, and was not written: {remedy}"
+    ))
+}
+
+/// Writes the directory, the policy last: one that may not be deployed, or of which nothing else could be written, is
+/// not left lying about.
 fn write(out: &Path, log: &FiniteLog, solution: &LogSolution, result: &SolveResult) -> Result<(), Failure> {
     let policy = out.join("policy.json");
-    if solution.outcome.is_usable() {
-        FinitePolicy::new(log.states.clone(), log.actions.clone(), &solution.policy).write(&policy)?;
-    } else if policy.exists() {
+    if policy.exists() {
         std::fs::remove_file(&policy).map_err(|error| Failure::writing(&policy, &error))?;
     }
     write_json(&out.join("result.json"), result)?;
     crate::pages::tabular::solution(log, solution, result, command_line())
         .write(&out.join("report.html"))
-        .map_err(|error| Failure::work(&error))
+        .map_err(|error| Failure::work(&error))?;
+    if solution.outcome.is_usable() {
+        FinitePolicy::new(log.states.clone(), log.actions.clone(), &solution.policy).write(&policy)?;
+    }
+    Ok(())
 }
 
 fn print(result: &SolveResult, solution: &LogSolution, seconds: f64, out: &Path) -> Done {
