@@ -697,3 +697,18 @@ fn hostile_cases_are_refused_by_name() {
         assert!(stderr(&refused).contains("cannot be used with"), "{flag}: {}", stderr(&refused));
     }
 }
+
+/// Read as text with a stand-in, different bytes would be one state.
+#[test]
+fn states_that_are_not_utf8_are_refused_with_the_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log.csv");
+    let mut bytes = b"episode,step,state,action,reward,cost,next_state,terminal\n".to_vec();
+    bytes.extend(b"0,0,a,0,1,0,a,0\n1,0,\xff,0,1,0,\xfe,1\n");
+    std::fs::write(&path, bytes).unwrap();
+    let out = directory.path().join("run");
+    let refused =
+        coptidice(&["tabular", "solve", "--logs", text(&path), "--out", text(&out), "--algo", "bc"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("line 3, field 3: not"), "{}", stderr(&refused));
+}

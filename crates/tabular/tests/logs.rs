@@ -4,6 +4,7 @@
 
 use coptidice_core::{CostLimit, Divergence, EpisodeHorizon, LimitUnit, Policy, rng};
 use coptidice_tabular::Outcome;
+use coptidice_tabular::baselines::likelihood_radius;
 use coptidice_tabular::dice::Effort;
 use coptidice_tabular::from_logs::{
     Appraisal, AppraisalOptions, LogAlgorithm, LogError, LogOptions, Logs, Objective, RowSource, appraise,
@@ -397,6 +398,37 @@ fn nothing_is_known_off_the_log() {
     assert!(!endless.within_limit(0) && !endless.within_limit(1));
     // Within the log the policy is as before.
     assert!(appraisal(&c, 0, 0.9, step(0.5).to_vec()).is_supported());
+}
+
+/// One pair with one cost, of which a tenth of 200 rows end: all that is in doubt is that share `e`. The bounds on
+/// `1 − L·e` are at the two shares whose Kullback-Leibler divergence from a tenth is the radius.
+#[test]
+fn bounds_know_that_ends_are_in_doubt() {
+    let mut c = Columns::default();
+    for episode in 0..40 {
+        c.starts.push(c.state.len());
+        for step in 0..5 {
+            c.push(0, 0, 1.0, [1.0, 0.0], 0, episode % 2 == 0 && step == 4);
+        }
+    }
+    let limit = 12.0;
+    let found = appraisal(&c, 0, 1.0, per_episode([limit, 100.0], &c)).costs[0];
+    let radius = likelihood_radius(0.95, 200);
+    let kl = |q: f64| q * (q / 0.1).ln() + (1.0 - q) * ((1.0 - q) / 0.9).ln();
+    let share = |mut outside: f64| {
+        let mut inside = 0.1;
+        for _ in 0..60 {
+            let middle = 0.5 * (inside + outside);
+            if kl(middle) > radius { outside = middle } else { inside = middle }
+        }
+        inside
+    };
+    let (low, high) = (1.0 - limit * share(0.5), 1.0 - limit * share(1e-9));
+    assert!(found.outcome.is_usable(), "{found:?}");
+    assert!(
+        (found.coindice.0 - low).abs() < 1e-8 && (found.coindice.1 - high).abs() < 1e-8,
+        "{low} {high} {found:?}"
+    );
 }
 
 /// One of 20 episodes ends: many resamples have no end at all.

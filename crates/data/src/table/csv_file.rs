@@ -74,6 +74,15 @@ impl CsvFile {
         let mut record = ByteRecord::new();
         let mut number = 0;
         while reader.read_byte_record(&mut record).map_err(|e| self.failure(&e))? {
+            // Different bytes would become one and the same word.
+            if let Some(&column) = wanted
+                .iter()
+                .find(|&&column| record.get(column).is_some_and(|b| std::str::from_utf8(b).is_err()))
+            {
+                let line = record.position().map_or(number as u64 + 2, csv::Position::line);
+                let detail = format!("line {line}, field {}: not UTF-8; save the file as UTF-8", column + 1);
+                return Err(DataError::malformed(&self.path, "CSV", detail));
+            }
             visit(number, &CsvRow { record: &record, wanted })?;
             number += 1;
         }
@@ -100,7 +109,7 @@ struct CsvRow<'a> {
 impl Row for CsvRow<'_> {
     fn cell(&self, position: usize) -> Cell<'_> {
         let bytes = self.record.get(self.wanted[position]).unwrap_or_default();
-        std::str::from_utf8(bytes).map_or(Cell::Text("(bytes that are not UTF-8)"), parse)
+        std::str::from_utf8(bytes).map_or(Cell::Null, parse)
     }
 }
 

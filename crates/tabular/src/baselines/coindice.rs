@@ -111,6 +111,23 @@ pub fn coindice_bound(
     epsilon: f64,
     side: BoundSide,
 ) -> Result<CoinDiceBound, CmdpError> {
+    coindice_bound_with_ends(model, data_occupancy, policy, table, 0.0, epsilon, side)
+}
+
+/// As [`coindice_bound`] for `E_{d^π}[table + end_value·1{end}]`: whether a step ends its episode is an outcome like
+/// any other, about which the data may be wrong. As a mean within the table it would stand as known.
+///
+/// # Errors
+/// [`CmdpError::Shape`] if shapes differ.
+pub fn coindice_bound_with_ends(
+    model: &Cmdp,
+    data_occupancy: &Occupancy,
+    policy: &Policy,
+    table: &[f64],
+    end_value: f64,
+    epsilon: f64,
+    side: BoundSide,
+) -> Result<CoinDiceBound, CmdpError> {
     let pairs = model.pairs();
     for (what, found) in [
         ("data occupancy", data_occupancy.mass().len()),
@@ -124,6 +141,7 @@ pub fn coindice_bound(
     let sign = if side == BoundSide::Upper { 1.0 } else { -1.0 };
     let table: Vec<f64> = table.iter().map(|x| sign * x).collect();
     let mut ascent = Ascent::new(model, data_occupancy, policy, &table);
+    ascent.end_value = sign * end_value;
     let mut bound = ascent.bound(epsilon.max(0.0));
     bound.value *= sign;
     Ok(bound)
@@ -167,6 +185,8 @@ struct Ascent<'a> {
     model: &'a Cmdp,
     policy: &'a Policy,
     table: &'a [f64],
+    /// What an end adds to the table.
+    end_value: f64,
     entries: Vec<Entry>,
     /// Entries of each pair; empty if it was never sampled.
     of_pair: Vec<std::ops::Range<usize>>,
@@ -205,7 +225,7 @@ impl<'a> Ascent<'a> {
         } else {
             (vec![true; model.states()], 1)
         };
-        Self { model, policy, table, entries, of_pair, base, visited, classes, steps: 0 }
+        Self { model, policy, table, end_value: 0.0, entries, of_pair, base, visited, classes, steps: 0 }
     }
 
     /// Climbs to the largest value within the radius.
@@ -340,7 +360,8 @@ impl<'a> Ascent<'a> {
             }
             for (a, &choice) in self.policy.row(s).iter().enumerate().filter(|(_, p)| **p > 0.0) {
                 let pair = s * self.policy.actions() + a;
-                right[(s, 0)] += choice * self.table[pair];
+                right[(s, 0)] +=
+                    choice * (self.table[pair] + self.end_value * self.end_probability(pair, at));
                 self.successors(pair, at, |next, p| system[(s, next)] -= gamma * choice * p);
             }
         }
@@ -367,6 +388,16 @@ impl<'a> Ascent<'a> {
         let v: Vec<f64> = (0..n).map(|s| right[(s, 0)]).collect();
         let d: Vec<f64> = (0..n).map(|s| flow[(s, 0)].max(0.0)).collect();
         self.derivatives(at, value, &v, &d)
+    }
+
+    /// Probability that a step of a pair ends the episode in the induced model.
+    fn end_probability(&self, pair: usize, at: &Perturbation) -> f64 {
+        let range = self.of_pair[pair].clone();
+        if range.is_empty() {
+            return self.model.transitions().end_probability(pair);
+        }
+        let total: f64 = at.entries[range.clone()].iter().sum();
+        range.filter(|&i| self.entries[i].next.is_none()).map(|i| at.entries[i] / total).sum()
     }
 
     /// Visits the successors of a pair in the induced model, the restart of ended episodes included.
@@ -411,7 +442,8 @@ impl<'a> Ascent<'a> {
             }
             let total: f64 = at.entries[range.clone()].iter().sum();
             w[pair] = visits / total;
-            let seen = |i: usize| self.entries[i].next.map_or(restart, |t| v[t]);
+            // What an end adds is not discounted.
+            let seen = |i: usize| self.entries[i].next.map_or(restart + self.end_value / gamma, |t| v[t]);
             let mean = range.clone().map(|i| at.entries[i] * seen(i)).sum::<f64>() / total;
             for i in range.clone() {
                 delta[i] = gamma * w[pair] * (seen(i) - mean);

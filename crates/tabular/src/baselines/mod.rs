@@ -13,7 +13,9 @@ mod coindice;
 mod spibb;
 
 pub use bootstrap::{BootstrapBounds, BootstrapConfig, Interval, bootstrap_bounds};
-pub use coindice::{BoundSide, CoinDiceBound, coindice_bound, likelihood_radius, published_radius};
+pub use coindice::{
+    BoundSide, CoinDiceBound, coindice_bound, coindice_bound_with_ends, likelihood_radius, published_radius,
+};
 pub use spibb::{PAPER_WEDGE, Spibb, SpibbSolution};
 
 use coptidice_core::{CmdpError, Policy};

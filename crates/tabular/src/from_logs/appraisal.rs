@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::estimate::Estimate;
 use super::{LogError, Logs, Reading};
 use crate::baselines::{
-    BootstrapBounds, BootstrapConfig, BoundSide, Interval, bootstrap_bounds, coindice_bound,
+    BootstrapBounds, BootstrapConfig, BoundSide, Interval, bootstrap_bounds, coindice_bound_with_ends,
     likelihood_radius,
 };
 use crate::evaluation::Evaluator;
@@ -111,25 +111,24 @@ pub fn appraise(logs: &Logs<'_>, policy: &Policy, options: &AppraisalOptions) ->
     let bootstrap = (options.resamples > 0).then(|| resample(logs, policy, options)).transpose()?;
     let mass = of_policy.occupancy.iter().zip(&estimate.counts);
     let unsupported: f64 = mass.filter(|(_, n)| **n == 0.0).map(|(d, _)| d).sum();
-    let bounded = |value: f64, table: &[f64], spread: Option<Interval>| -> Result<Bounded, LogError> {
-        let bound = |side| coindice_bound(&m, &data, policy, table, radius, side);
+    let bounded = |value: f64, table: &[f64], credit: f64, spread: Option<Interval>| {
+        let bound = |side| coindice_bound_with_ends(&m, &data, policy, table, -credit, radius, side);
         let (low, high) = (bound(BoundSide::Lower)?, bound(BoundSide::Upper)?);
         let outcome = if low.outcome.is_solved() { high.outcome } else { low.outcome };
-        let seen = table.iter().zip(&estimate.counts).filter(|(_, n)| **n > 0.0);
-        let dearest = seen.map(|(x, _)| *x).fold(f64::NEG_INFINITY, f64::max);
+        let seen = (0..table.len()).filter(|&pair| estimate.counts[pair] > 0.0);
+        let dearest = seen
+            .map(|pair| table[pair] - credit * m.transitions().end_probability(pair))
+            .fold(f64::NEG_INFINITY, f64::max);
         let cautious = value + unsupported * dearest;
-        Ok(Bounded {
-            estimate: value,
-            coindice: (low.value, high.value),
-            outcome,
-            bootstrap: spread,
-            cautious,
-        })
+        let coindice = (low.value, high.value);
+        Ok::<_, LogError>(Bounded { estimate: value, coindice, outcome, bootstrap: spread, cautious })
     };
-    let reward = bounded(of_policy.reward, m.reward(), bootstrap.as_ref().map(|b| b.reward))?;
-    let costs = (0..m.cost_count())
-        .map(|k| bounded(of_policy.costs[k], m.cost(k), bootstrap.as_ref().map(|b| b.costs[k])))
-        .collect::<Result<_, _>>()?;
+    let reward = bounded(of_policy.reward, m.reward(), 0.0, bootstrap.as_ref().map(|b| b.reward))?;
+    let cost = |k: usize| {
+        let spread = bootstrap.as_ref().map(|b| b.costs[k]);
+        bounded(of_policy.costs[k], &estimate.costs[k], estimate.credits[k], spread)
+    };
+    let costs = (0..m.cost_count()).map(cost).collect::<Result<_, _>>()?;
     let limits = &options.limits;
     Ok(Appraisal {
         reward,
