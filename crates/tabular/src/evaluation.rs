@@ -6,7 +6,7 @@
 
 use coptidice_core::{Cmdp, CmdpError, Policy};
 
-use crate::linalg::flow::FlowSystem;
+use crate::linalg::flow::{FlowSystem, Pairs};
 
 /// Occupancy and values of a policy, all `(1−γ)`-normalised: averages per step.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +18,11 @@ pub struct Evaluation {
     /// `V_C(π)`, `[K]`, cost units per step.
     pub costs: Vec<f64>,
 }
+
+/// States up to which a dense factorisation of the restart chain takes no longer.
+const DENSE_STATES: usize = 100;
+/// Imbalance of an iterated occupancy, relative to its ends, at which it is as good as a factorisation's.
+const BALANCE: f64 = 1e-10;
 
 /// Workspace for evaluating policies on CMDPs of one size.
 pub struct Evaluator {
@@ -43,7 +48,10 @@ impl Evaluator {
             self.system.solve_transposed(&mut d);
             d
         } else {
-            average::state_occupancy(m, policy)
+            match self.visits_of_an_episode(m, policy) {
+                Some(d) => d,
+                None => average::state_occupancy(m, policy),
+            }
         };
         let mut occupancy = vec![0.0; m.pairs()];
         for (s, &d) in states.iter().enumerate() {
@@ -77,6 +85,42 @@ impl Evaluator {
         Ok(v)
     }
 
+    /// At `γ = 1`, where every state that the policy visits leads to an end: visits of one episode, `(I − Pᵀ)x = p0`
+    /// without the restart, over their sum. This is sparse, as the restart chain is not. `None` where the balance
+    /// does not close, and on few states, where nothing is gained.
+    fn visits_of_an_episode(&mut self, m: &Cmdp, policy: &Policy) -> Option<Vec<f64>> {
+        if m.states() < DENSE_STATES || !m.restarts() {
+            return None;
+        }
+        let visited = ending(m, policy)?;
+        let actions = m.actions();
+        // States that are not visited keep the identity: one without rows would be singular.
+        self.system.load(&OneEpisode(m), |s| {
+            let row = if visited[s] { policy.row(s) } else { &[] };
+            let chosen = row.iter().enumerate().filter(|(_, p)| **p > 0.0);
+            chosen.map(move |(a, &p)| (s * actions + a, p))
+        });
+        let mut visits = m.initial().to_vec();
+        self.system.solve_transposed(&mut visits);
+        let total: f64 = visits.iter().sum();
+        visits.iter_mut().for_each(|x| *x /= total);
+        // What is left of the balance of the restart chain, and of its ends against its starts.
+        let mut left: Vec<f64> = visits.clone();
+        let ended: f64 = (0..m.pairs())
+            .map(|p| visits[p / actions] * policy.probabilities()[p] * m.transitions().end_probability(p))
+            .sum();
+        left.iter_mut().zip(m.initial()).for_each(|(l, p)| *l -= ended * p);
+        for s in (0..m.states()).filter(|&s| visited[s]) {
+            for (a, &p) in policy.row(s).iter().enumerate().filter(|(_, p)| **p > 0.0) {
+                let (next, probability) = m.row(s * actions + a);
+                next.iter().zip(probability).for_each(|(&t, &q)| left[t as usize] -= visits[s] * p * q);
+            }
+        }
+        let worst = left.iter().fold(0.0_f64, |x, l| x.max(l.abs()));
+        // Relative to the ends: where they are rare, what is lost of them is lost of the total per episode.
+        (total.is_finite() && worst <= BALANCE * ended).then_some(visits)
+    }
+
     fn load(&mut self, m: &Cmdp, policy: &Policy) {
         let actions = m.actions();
         self.system.load(m, |s| {
@@ -99,6 +143,68 @@ impl Evaluator {
         }
         Ok(())
     }
+}
+
+/// A CMDP up to the end of its episodes.
+struct OneEpisode<'a>(&'a Cmdp);
+
+impl Pairs for OneEpisode<'_> {
+    fn states(&self) -> usize {
+        self.0.states()
+    }
+
+    fn pairs_of(&self, state: usize) -> std::ops::Range<usize> {
+        state * self.0.actions()..(state + 1) * self.0.actions()
+    }
+
+    fn successors(&self, pair: usize) -> (&[u32], &[f64]) {
+        self.0.row(pair)
+    }
+
+    fn end(&self, _pair: usize) -> f64 {
+        0.0
+    }
+
+    fn initial(&self) -> &[f64] {
+        self.0.initial()
+    }
+
+    fn restarts(&self) -> bool {
+        false
+    }
+
+    fn gamma(&self) -> f64 {
+        self.0.gamma()
+    }
+}
+
+/// States that a policy visits, if from each of them it comes to an end at some time.
+fn ending(m: &Cmdp, policy: &Policy) -> Option<Vec<bool>> {
+    let mut visited: Vec<bool> = m.initial().iter().map(|&p| p > 0.0).collect();
+    let mut open: Vec<usize> = (0..m.states()).filter(|&s| visited[s]).collect();
+    let mut before: Vec<Vec<usize>> = vec![Vec::new(); m.states()];
+    let mut ends = vec![false; m.states()];
+    while let Some(s) = open.pop() {
+        for (a, _) in policy.row(s).iter().enumerate().filter(|(_, p)| **p > 0.0) {
+            let pair = s * m.actions() + a;
+            ends[s] |= m.transitions().end_probability(pair) > 0.0;
+            for (&t, _) in m.row(pair).0.iter().zip(m.row(pair).1).filter(|(_, p)| **p > 0.0) {
+                before[t as usize].push(s);
+                if !std::mem::replace(&mut visited[t as usize], true) {
+                    open.push(t as usize);
+                }
+            }
+        }
+    }
+    open.extend((0..m.states()).filter(|&s| ends[s]));
+    while let Some(t) = open.pop() {
+        for &s in &before[t] {
+            if !std::mem::replace(&mut ends[s], true) {
+                open.push(s);
+            }
+        }
+    }
+    (visited == ends).then_some(visited)
 }
 
 /// Occupancy and values of `policy` on `m`; [`Evaluator`] saves the workspace when there are many.
@@ -318,6 +424,42 @@ mod tests {
         let v = Evaluator::new(2).state_values(&m, &policy, m.reward()).unwrap();
         assert_relative_eq!(0.1 * v[0], e.reward, max_relative = 1e-13);
         assert_relative_eq!(v[1], 10.0, max_relative = 1e-13);
+    }
+
+    /// A walk on 300 states that ends with probability 1/20 a step, beside a state without rows.
+    #[test]
+    fn visits_of_an_episode_are_the_occupancy_of_the_restart_chain() {
+        let n = 300;
+        let walk = (0..n - 1).flat_map(|s| {
+            let (near, far) = ((s + 1) % (n - 1), (s * 7 + 3) % (n - 1));
+            [(s, 0, near, 0.95), (s, 1, near, 0.35), (s, 1, far, 0.6)]
+        });
+        let alone = [(n - 1, 0, n - 1, 1.0), (n - 1, 1, n - 1, 1.0)];
+        let mut ends = vec![0.05; 2 * n];
+        ends[2 * (n - 1)..].fill(0.0);
+        let m = Cmdp::new(CmdpParts {
+            transitions: Transitions::from_triples(n, 2, walk.chain(alone))
+                .unwrap()
+                .with_end_probability(ends)
+                .unwrap(),
+            episode_end: EpisodeEnd::Restart,
+            reward: vec![1.0; 2 * n],
+            costs: vec![(0..2 * n).map(|p| (p % 5) as f64).collect()],
+            initial: (0..n).map(|s| if s < 2 { 0.5 } else { 0.0 }).collect(),
+            gamma: 1.0,
+        })
+        .unwrap();
+        let policy = Policy::uniform(n, 2).unwrap();
+        let found = Evaluator::new(n).visits_of_an_episode(&m, &policy).expect("every visited state ends");
+        for (x, y) in found.iter().zip(average::state_occupancy(&m, &policy)) {
+            assert!((x - y).abs() < 1e-12, "{x} {y}");
+        }
+        // Where a state that never ends is entered there are no visits to count.
+        let mut parts = m.into_parts();
+        parts.initial.iter_mut().for_each(|p| *p *= 0.5);
+        parts.initial[n - 1] = 0.5;
+        let stuck = Cmdp::new(parts).unwrap();
+        assert_eq!(Evaluator::new(n).visits_of_an_episode(&stuck, &policy), None);
     }
 
     #[test]
