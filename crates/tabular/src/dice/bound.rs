@@ -27,8 +27,9 @@ use crate::linalg::DENSE_LIMIT;
 use crate::linalg::spd::{Spd, dot};
 use crate::outcome::Outcome;
 
-/// Gap, relative to the scale of the bound, at which `τ` is small enough where the KL constraint is slack.
-const SLACK_GAP: f64 = 1e-10;
+/// Gap, relative to the scale of the bound, at which `τ` is small enough where the KL constraint is slack: half of what goes
+/// by solved.
+const SLACK_GAP: f64 = 5e-11;
 
 /// Largest factor by which `β` changes in one step.
 const BETA_STRIDE: f64 = 8.0;
@@ -101,6 +102,8 @@ impl<'a> BoundSolver<'a> {
         max_iterations: usize,
     ) -> BoundValue {
         self.scale = 1.0 + self.tilt.load(w, cost);
+        // Beyond that no distribution is out of the radius: every larger one has the same bound.
+        let epsilon = epsilon.min(self.tilt.farthest.max(0.0));
         self.pins = self.tilt.anchors();
         self.pin_weight = if self.pins.is_empty() { 0.0 } else { self.tilt.largest_moment() };
         if self.radius(epsilon) < 0.0 {

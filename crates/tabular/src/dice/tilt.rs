@@ -91,6 +91,8 @@ pub(crate) struct Tilt<'a> {
     /// `Σ_a q w²` over `(s,s')`, `[S*S]`, for full rows.
     outer: Vec<f64>,
     pub(crate) moments: Moments,
+    /// The most that any distribution over the samples diverges from `p`: `Σq ln(q/p) ≤ −ln min p`, of triples and of `s0`.
+    pub(crate) farthest: f64,
     /// `ln Σp`, by which `KL(q‖p)` differs from that to the normalised measure.
     pub(crate) log_mass: f64,
 }
@@ -98,6 +100,11 @@ pub(crate) struct Tilt<'a> {
 impl<'a> Tilt<'a> {
     pub(crate) fn new(samples: &'a Samples) -> Self {
         let n = samples.states;
+        let least = |masses: &mut dyn Iterator<Item = f64>| {
+            masses.filter(|&p| p > 0.0).fold(f64::INFINITY, f64::min).ln()
+        };
+        let triples = least(&mut samples.mass.iter().chain(&samples.end_mass).copied());
+        let farthest = -triples - least(&mut samples.initial.iter().map(|&(_, p)| p));
         let any_full = (0..samples.pairs()).any(|pair| samples.row(pair).0.len() == n);
         Self {
             samples,
@@ -110,6 +117,7 @@ impl<'a> Tilt<'a> {
             u_initial: vec![0.0; samples.initial.len()],
             outer: vec![0.0; if any_full && n <= crate::linalg::DENSE_LIMIT { n * n } else { 0 }],
             moments: Moments::default(),
+            farthest,
             log_mass: log_of_mass(samples.mass.iter().chain(&samples.end_mass).sum()),
         }
     }

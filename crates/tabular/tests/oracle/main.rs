@@ -497,3 +497,64 @@ fn running_out_of_steps_is_no_proof() {
     }
     assert!(ran_out >= 10, "{ran_out}");
 }
+
+/// Bounds of what needs none: a cost of zero under a limit of zero, and one of one in every step under a limit of one.
+#[test]
+fn a_constant_cost_keeps_a_limit_that_equals_it() {
+    for index in 0..60 {
+        let (mut i, _) = instances::drawn(index, 1..2);
+        for (cost, floor) in [(0.0, 0.0), (0.0, 1e-10), (1.0, 0.0)] {
+            // Floors are for programs with a discount, and where mass ends no cost is constant.
+            if floor > 0.0 && i.model.gamma() >= 1.0
+                || cost > 0.0 && i.model.transitions().has_ends() && !i.model.restarts()
+            {
+                continue;
+            }
+            let mut parts = i.model.into_parts();
+            parts.costs[0].fill(cost);
+            i.model = Cmdp::new(parts).unwrap();
+            let problem = Problem {
+                model: &i.model,
+                data_occupancy: &i.data,
+                limits: &[cost],
+                divergence: Divergence::Chi2,
+                alpha: 0.1,
+            };
+            let samples = Samples::with_floor(&i.model, &i.data, floor).unwrap();
+            let bound = BoundProblem {
+                samples: &samples,
+                epsilon: 1e-2,
+                weight_floor: floor,
+                costs: i.model.costs(),
+                last_step_credits: &[0.0],
+            };
+            let found = dice::coptidice(&problem, &bound, None, Effort::default()).unwrap();
+            // Where every policy costs what the limit is, rounding of the flow alone may be over it.
+            let kept = if cost > 0.0 { found.outcome.is_usable() } else { found.outcome == Outcome::Solved };
+            assert!(kept, "{index} {cost} {floor} {} {:?}", found.outcome, found.bounds);
+            // Bounds are exact to 1e-10 of `1 + w·C`, with `w` below a hundred here.
+            assert!((found.bounds[0].value - cost).abs() <= 1e-8, "{index} {cost}: {:?}", found.bounds);
+        }
+    }
+}
+
+/// A radius that leaves no distribution out is as good as any larger one.
+#[test]
+fn bounds_stop_growing_where_the_radius_holds_every_distribution() {
+    for index in 0..40 {
+        let (i, _) = instances::drawn(index, 1..2);
+        let samples = Samples::from_model(&i.model, &i.data).unwrap();
+        let bound = |epsilon: f64| {
+            let problem = BoundProblem {
+                samples: &samples,
+                epsilon,
+                weight_floor: 0.0,
+                costs: i.model.costs(),
+                last_step_credits: &[0.0],
+            };
+            let w = vec![1.0; i.data.len()];
+            dice::cost_bound(&i.model, &problem, 0, &w, Effort::default()).unwrap()
+        };
+        assert_eq!(bound(100.0), bound(1e9), "{index}");
+    }
+}

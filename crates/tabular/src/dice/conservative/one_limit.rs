@@ -4,6 +4,10 @@ use super::{DUAL_TOLERANCES, Search};
 use crate::linalg::spd::dot;
 use crate::outcome::Outcome;
 
+/// Solutions without a bound after which the search is given up: the next ones are hardly different, and each takes all
+/// the steps there are.
+const BLIND: usize = 8;
+
 /// What is known of the lower end of the bracket.
 #[derive(Clone, Copy, PartialEq)]
 enum Below {
@@ -31,6 +35,7 @@ impl Search<'_, '_> {
         let least = least.unwrap_or(f64::NEG_INFINITY);
         let (mut low, mut high) = (least, f64::INFINITY);
         let mut below = Below::OutOfReach;
+        let mut blind = 0;
         let mut moved = true;
         for _ in 0..self.effort.lambda_steps {
             if self.residual(0) <= self.tolerance(0) {
@@ -47,6 +52,10 @@ impl Search<'_, '_> {
                 below = if outcome == Outcome::Infeasible { Below::OutOfReach } else { Below::Unsolved };
             } else if !bounded {
                 (low, below) = (target, Below::Unsolved);
+                blind += 1;
+                if blind > BLIND {
+                    break;
+                }
             } else if self.slack(0) < 0.0 {
                 high = target;
             } else {
