@@ -476,7 +476,7 @@ fn a_runaway_ends_the_run_and_names_the_quantity() {
 fn the_policy_of_a_checkpoint_can_be_had() {
     for entry in ALGORITHMS {
         let data = log(&spaces()[0], 1);
-        let config = config(&data, entry.algorithm, "");
+        let config = config(&data, entry.algorithm, "finalists = 1");
         let directory = tempfile::tempdir().unwrap();
         let whole =
             finished(train(&config, &data, &io(directory.path(), false), &mut Recorder::default()).unwrap());

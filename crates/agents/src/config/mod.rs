@@ -239,7 +239,8 @@ pub struct TrainConfig {
     /// Rate of the exponential average of the policy's weights, which is what is exported; 0 exports the last ones.
     pub policy_average_rate: f32,
     /// The last policy, and earlier ones of the last half of the policy's steps to fall back on where the last is
-    /// estimated to exceed a limit: 1 to 64, 1 for the last alone. Policies that select have no earlier ones.
+    /// estimated to exceed a limit: 1 to 64, 1 for the last alone. Policies that select, or have no steps of
+    /// their own, have no earlier ones.
     pub finalists: usize,
     /// How the exported policy acts, unless that is chosen.
     pub acting: Acting,

@@ -51,7 +51,7 @@ fn fast(algo: Algorithm) -> TrainConfig {
         balance: 0.5,
         caution: 0.5,
         choose_acting: true,
-        finalists: 6,
+        finalists: 3,
         batch_size: 256,
         alpha: 0.5,
         learning_rate: 1e-3,

@@ -201,9 +201,11 @@ impl PolicyTrainer {
 /// Steps of training after which policies are set aside, evenly over the last half of the policy's own; the last
 /// policy of all is one of the finalists.
 fn finalist_steps(config: &TrainConfig) -> impl Iterator<Item = u64> {
-    // What selects does so by the critic of the last step.
-    let earlier = if config.selects() { 0 } else { config.finalists.max(1) as u64 - 1 };
-    let begins = if config.draws_afterwards() { config.dual_steps() } else { 0 };
+    // What selects does so by the critic of the last step; and a policy without steps of its own can be trained longer,
+    // so that there is no last half.
+    let none = config.selects() || !config.draws_afterwards();
+    let earlier = if none { 0 } else { config.finalists.max(1) as u64 - 1 };
+    let begins = config.dual_steps();
     let (last, half) = (config.steps, (config.steps - begins) / 2);
     let mut steps: Vec<u64> = (1..=earlier).rev().map(|k| last - half * k / earlier).collect();
     steps.dedup();

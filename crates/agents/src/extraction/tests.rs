@@ -81,7 +81,7 @@ fn earlier_policies_are_set_aside_as_they_were() {
         assert_eq!(kept, seen);
         assert_eq!(kept.iter().map(|(step, _)| *step).collect::<Vec<_>>(), expected);
     }
-    let short = testing::config(&data, "extraction = \"weighted_bc\"\nsteps = 3\nfinalists = 64\n");
+    let short = testing::config(&data, "extraction = \"weighted_bc\"\nsteps = 6\nfinalists = 64\n");
     let problem = Problem::new(&short, &data).unwrap();
     assert!(PolicyTrainer::new(&problem).unwrap().finalists().len() < 3);
 }
