@@ -67,6 +67,7 @@ fn config(data: &Transitions, algorithm: Algorithm, fields: &str) -> TrainConfig
         ("start_at_mean", "true"),
         ("extraction", "\"weighted_bc\""),
         ("policy_average_rate", "0.05"),
+        ("finalists", "2"),
     ];
     let mut text = format!("algo = \"{algorithm}\"\n{fields}\n");
     for (name, value) in defaults {
