@@ -52,7 +52,7 @@ fn with_parameters(
 
 fn about(problem: &Problem<'_>, steps: u64) -> PolicyAbout {
     let (config, data) = (problem.config, problem.data);
-    let episode_steps = LogFacts::of(data).horizon.mean_steps();
+    let episode_steps = LogFacts::episodes(data).0.mean_steps();
     let limits = config.limits.iter();
     PolicyAbout {
         observation_names: data.observation_names().to_vec(),

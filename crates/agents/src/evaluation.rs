@@ -232,7 +232,7 @@ fn process(problem: &Problem<'_>) -> fqe::Process {
     let gamma = problem.config.gamma;
     if gamma < 1.0 {
         fqe::Process::Discounted { gamma }
-    } else if LogFacts::of(problem.data).always_terminal {
+    } else if LogFacts::episodes(problem.data).1 {
         fqe::Process::Episode
     } else {
         fqe::Process::RestartChain

@@ -6,7 +6,7 @@
 
 use coptidice_core::{Cmdp, CmdpError, Policy};
 
-use crate::linalg::flow::{FlowSystem, Pairs};
+use crate::linalg::flow::{FACTOR_LIMIT, FlowSystem, Pairs};
 
 /// Occupancy and values of a policy, all `(1−γ)`-normalised: averages per step.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,8 +19,6 @@ pub struct Evaluation {
     pub costs: Vec<f64>,
 }
 
-/// States up to which a dense factorisation of the restart chain takes no longer.
-const DENSE_STATES: usize = 100;
 /// Imbalance of an iterated occupancy, relative to its ends, at which it is as good as a factorisation's.
 const BALANCE: f64 = 1e-10;
 
@@ -89,7 +87,7 @@ impl Evaluator {
     /// without the restart, over their sum. This is sparse, as the restart chain is not. `None` where the balance
     /// does not close, and on few states, where nothing is gained.
     fn visits_of_an_episode(&mut self, m: &Cmdp, policy: &Policy) -> Option<Vec<f64>> {
-        if m.states() < DENSE_STATES || !m.restarts() {
+        if m.states() < FACTOR_LIMIT || !m.restarts() {
             return None;
         }
         let visited = ending(m, policy)?;

@@ -287,6 +287,12 @@ impl TrainConfig {
         self.dual_share < 1.0 && self.algo != Algorithm::Bc
     }
 
+    /// The steps before the policy's first.
+    #[must_use]
+    pub fn steps_before_policy(&self) -> u64 {
+        if self.draws_afterwards() { self.dual_steps() } else { 0 }
+    }
+
     /// Whether a critic is trained.
     #[must_use]
     pub(crate) fn has_critic(&self) -> bool {
@@ -373,19 +379,25 @@ impl LogFacts {
     /// Reads the facts off a log.
     #[must_use]
     pub fn of(data: &Transitions) -> Self {
+        let (horizon, always_terminal) = Self::episodes(data);
+        LogFacts {
+            cost_names: data.cost_names().to_vec(),
+            horizon,
+            always_terminal,
+            discrete: data.actions().is_discrete(),
+            noisy: noise::is_noisy(data),
+        }
+    }
+
+    /// [`LogFacts::horizon`] and [`LogFacts::always_terminal`] alone, for which no row need be read.
+    pub(crate) fn episodes(data: &Transitions) -> (EpisodeHorizon, bool) {
         let whole = data.episodes().iter().filter(|e| e.end != EpisodeEnd::Cut);
         let mut lengths: Vec<usize> = whole.clone().map(|e| e.len).collect();
         let always_terminal = !lengths.is_empty() && whole.clone().all(|e| e.end == EpisodeEnd::Terminal);
         if lengths.is_empty() {
             lengths = data.episodes().iter().map(|e| e.len).collect();
         }
-        LogFacts {
-            cost_names: data.cost_names().to_vec(),
-            horizon: EpisodeHorizon::of_lengths(&lengths, always_terminal),
-            always_terminal,
-            discrete: data.actions().is_discrete(),
-            noisy: noise::is_noisy(data),
-        }
+        (EpisodeHorizon::of_lengths(&lengths, always_terminal), always_terminal)
     }
 }
 

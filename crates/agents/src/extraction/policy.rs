@@ -36,7 +36,7 @@ impl PolicyTrainer {
     pub(crate) fn new(problem: &Problem<'_>) -> Result<Self, NnError> {
         let config = problem.config;
         let mut trainer = Self::with_head(problem, head(problem), "policy", config.policy_average_rate)?;
-        trainer.begins = if config.draws_afterwards() { config.dual_steps() } else { 0 };
+        trainer.begins = config.steps_before_policy();
         let params = &trainer.trained.params;
         trainer.finalists =
             finalist_steps(config).map(|step| Finalist { step, params: params.clone() }).collect();
@@ -205,7 +205,7 @@ fn finalist_steps(config: &TrainConfig) -> impl Iterator<Item = u64> {
     // so that there is no last half.
     let none = config.selects() || !config.draws_afterwards();
     let earlier = if none { 0 } else { config.finalists.max(1) as u64 - 1 };
-    let begins = config.dual_steps();
+    let begins = config.steps_before_policy();
     let (last, half) = (config.steps, (config.steps - begins) / 2);
     let mut steps: Vec<u64> = (1..=earlier).rev().map(|k| last - half * k / earlier).collect();
     steps.dedup();

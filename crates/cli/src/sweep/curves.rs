@@ -35,7 +35,7 @@ pub(super) fn trace(
     if sweep.plan.curve_every.is_none() {
         return Ok(Vec::new());
     }
-    let begins = if config.draws_afterwards() { config.dual_steps() } else { 0 };
+    let begins = config.steps_before_policy();
     let env = environment(&sweep.plan.environment, &sweep.plan.environment_options)?;
     let mut points = Vec::new();
     let found = checkpoints(&run.join("checkpoints")).map_err(|error| {

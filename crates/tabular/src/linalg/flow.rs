@@ -21,7 +21,7 @@ const RESIDUAL: f64 = 1e-14;
 /// Largest number of states for which a chain is factorised at once. For one right-hand side on a random chain with 16
 /// successors a state, LU and BiCGSTAB take as long at 100 states; at 400 LU takes 25 times as long, at 1200 75 times
 /// (`dense_or_iterative` below). Above it a factor is what is left when iterations stall.
-const FACTOR_LIMIT: usize = 100;
+pub(crate) const FACTOR_LIMIT: usize = 100;
 
 /// What a chain of pairs must offer: a whole [`Cmdp`], or the part of it that the data supports.
 pub(crate) trait Pairs {
@@ -346,6 +346,7 @@ impl Chain {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linalg::median_milliseconds;
     use rand::RngExt as _;
 
     /// A random chain: one action in each state, 16 successors.
@@ -458,27 +459,17 @@ mod tests {
         for n in [50, 100, 200, 400, 800, 1200, 1600, 2400] {
             for gamma in [0.95, 0.999] {
                 let chain = Random::new(n, gamma);
-                let milliseconds = |solve: &mut dyn FnMut() -> Vec<f64>| {
-                    let mut times: Vec<f64> = (0..9)
-                        .map(|_| {
-                            let start = std::time::Instant::now();
-                            std::hint::black_box(solve());
-                            1e3 * start.elapsed().as_secs_f64()
-                        })
-                        .collect();
-                    times.sort_by(f64::total_cmp);
-                    times[4]
-                };
                 let mut factor = Dense::new(n);
-                let dense = milliseconds(&mut || {
+                let dense = median_milliseconds(|| {
                     let mut loaded = Chain::default();
                     loaded.load(&chain, |s| std::iter::once((s, 1.0)));
                     factor.load(&loaded);
                     let mut x = right_hand_side(n);
                     factor.solve(&mut x, false);
-                    x
                 });
-                let iterative = milliseconds(&mut || iterated(&chain, false));
+                let iterative = median_milliseconds(|| {
+                    std::hint::black_box(iterated(&chain, false));
+                });
                 println!("{n} states, gamma {gamma}: dense {dense:.3} ms, iterative {iterative:.3} ms");
             }
         }

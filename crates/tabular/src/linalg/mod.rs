@@ -11,3 +11,15 @@ pub(crate) mod spd;
 /// above, where fill-in makes the sparse ones nearly full (`spd::tests::dense_or_sparse` prints the times). Above it
 /// memory decides: a dense matrix of this order takes 11 MB.
 pub(crate) const DENSE_LIMIT: usize = 1200;
+
+/// Milliseconds of `run`: the median of nine.
+#[cfg(test)]
+fn median_milliseconds(mut run: impl FnMut()) -> f64 {
+    let mut times = [(); 9].map(|()| {
+        let start = std::time::Instant::now();
+        run();
+        1e3 * start.elapsed().as_secs_f64()
+    });
+    times.sort_by(f64::total_cmp);
+    times[4]
+}

@@ -391,20 +391,14 @@ mod tests {
                 })
                 .collect();
             let milliseconds = |h: &mut Spd| {
-                let mut times: Vec<f64> = (0..9)
-                    .map(|_| {
-                        let start = std::time::Instant::now();
-                        h.clear();
-                        for row in &rows {
-                            h.add_outer(row, &[0.25, 0.25, 0.25, 0.25, -1.0][..row.len()], 1.0);
-                        }
-                        assert!(h.factor(1e-3));
-                        h.solve(&mut vec![1.0; n]);
-                        1e3 * start.elapsed().as_secs_f64()
-                    })
-                    .collect();
-                times.sort_by(f64::total_cmp);
-                times[4]
+                crate::linalg::median_milliseconds(|| {
+                    h.clear();
+                    for row in &rows {
+                        h.add_outer(row, &[0.25, 0.25, 0.25, 0.25, -1.0][..row.len()], 1.0);
+                    }
+                    assert!(h.factor(1e-3));
+                    h.solve(&mut vec![1.0; n]);
+                })
             };
             let dense = milliseconds(&mut Spd::dense(n));
             let sparse = milliseconds(&mut Spd::sparse(n, rows.iter().map(Vec::as_slice)));
