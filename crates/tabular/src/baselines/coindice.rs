@@ -221,7 +221,8 @@ impl<'a> Ascent<'a> {
         }
         let base = Perturbation { entries: mass, initial: model.initial().to_vec() };
         let (visited, classes) = if model.gamma() >= 1.0 {
-            crate::evaluation::visited(model, policy)
+            let reach = crate::evaluation::Reach::new(model, policy);
+            (reach.visited, reach.closed_classes)
         } else {
             (vec![true; model.states()], 1)
         };

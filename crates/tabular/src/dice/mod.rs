@@ -18,7 +18,7 @@ mod exponential;
 pub(crate) mod reduced;
 mod samples;
 mod tilt;
-mod units;
+pub(crate) mod units;
 
 pub use samples::Samples;
 

@@ -81,7 +81,7 @@ impl Units {
 }
 
 /// The largest magnitude.
-fn largest(values: &[f64]) -> f64 {
+pub(crate) fn largest(values: &[f64]) -> f64 {
     values.iter().fold(0.0, |x, v| x.max(v.abs()))
 }
 
@@ -95,7 +95,7 @@ impl BoundedCost<'_> {
 }
 
 /// The power of 1024 nearest to a size by its logarithm; one for zero.
-fn unit(size: f64) -> f64 {
+pub(crate) fn unit(size: f64) -> f64 {
     if size <= 0.0 {
         return 1.0;
     }

@@ -13,6 +13,7 @@ use coptidice_core::{Cmdp, CmdpError, Policy};
 use serde::{Deserialize, Serialize};
 
 use crate::dice::reduced::Reduced;
+use crate::dice::units::{largest, unit};
 use crate::linalg::spd::dot;
 use crate::outcome::{Certificate, Outcome};
 
@@ -155,9 +156,11 @@ fn finish(m: &Cmdp, limits: &[f64], answer: Answer) -> LpSolution {
         iterations,
     };
     if outcome == Outcome::Solved {
-        // Each residual relative to what it is a difference of.
-        let excess = pairs_of().map(|(c, l)| (c - l) / (1.0 + l.abs())).fold(0.0, f64::max);
-        let of_objective = certificate.duality_gap().max(certificate.complementarity) / (1.0 + reward.abs());
+        // Each residual relative to what it is a difference of, and in the unit of its table.
+        let excess_of = |((c, l), table): ((&f64, &f64), &Vec<f64>)| (c - l) / (unit(largest(table)) + l.abs());
+        let excess = pairs_of().zip(m.costs()).map(excess_of).fold(0.0, f64::max);
+        let of_objective = certificate.duality_gap().max(certificate.complementarity)
+            / (unit(largest(m.reward())) + reward.abs());
         outcome = match excess.max(of_objective).max(certificate.flow_residual) {
             worst if worst <= SOLVED => Outcome::Solved,
             worst if worst <= 1e3 * SOLVED => Outcome::AlmostSolved,
