@@ -195,9 +195,13 @@ impl Estimate {
         logs: &Logs<'_>,
         behaviour: &Policy,
         evaluator: &mut Evaluator,
+        behaviour_reward: f64,
     ) -> Result<f64, LogError> {
         let mut parts = self.model.clone().into_parts();
-        // Differences of values have a limit as γ → 1; at this discount they are within 1e-6 of it.
+        // Differences of values have a limit as γ → 1; at this discount they are within 1e-6 of it. They are those of
+        // rewards less their mean, whose values are not a million times as large.
+        let centre = if parts.gamma < 1.0 { 0.0 } else { behaviour_reward };
+        parts.reward.iter_mut().for_each(|r| *r -= centre);
         parts.gamma = parts.gamma.min(1.0 - 1e-6);
         let discounted = Cmdp::new(parts)?;
         let values = evaluator.state_values(&discounted, behaviour, discounted.reward())?;
@@ -206,7 +210,7 @@ impl Estimate {
         let outcome = |row: usize| {
             let ends = logs.terminal[row] || self.dead_ends.binary_search(&logs.next_state[row]).is_ok();
             let next = if ends { end_value } else { values[logs.next_state[row] as usize] };
-            logs.reward[row] + gamma * next - values[logs.state[row] as usize]
+            logs.reward[row] - centre + gamma * next - values[logs.state[row] as usize]
         };
         let pair = |row: usize| logs.state[row] as usize * logs.actions + logs.action[row] as usize;
         let rows = logs.state.len();

@@ -415,7 +415,7 @@ pub fn solve(logs: &Logs<'_>, options: &LogOptions<'_>) -> Result<LogSolution, L
     let episodes = logs.episode_starts.len() as f64;
     let alpha = match options.alpha {
         Some(alpha) => alpha,
-        None => estimate.standard_error(logs, &behaviour, &mut evaluator)?,
+        None => estimate.standard_error(logs, &behaviour, &mut evaluator, behaviour_evaluation.reward)?,
     };
     let bounded = options.algorithm == LogAlgorithm::Coptidice;
     let epsilon = if bounded { options.epsilon.unwrap_or(0.1 / episodes) } else { 0.0 };
