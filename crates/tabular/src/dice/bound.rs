@@ -13,6 +13,11 @@
 //! (`eq:cost_ub_weights`) the flow balances, `E_q[g] = 0` with `g` the derivative of the exponent in `χ`, and
 //! `KL(q‖p) = ε`. The Hessian in `χ` is `β Cov_q(g)`.
 //!
+//! Below `γ = 1` the balances add up to `(1−γ)(1 − E_q[w]) = 0`, or to more where mass ends: what is bounded is a mean of
+//! costs, or less than one. At `γ = 1` they add up to nothing, and the paper's program would let samples of large `w`
+//! raise the bound whatever they cost. There `E_q[w] = 1` is a condition of its own, with the multiplier `ζ`: `u` is less
+//! by `wζ`, and `ℓ` more by `ζ`.
+//!
 //! # Method
 //!
 //! For small `ε` the bound is `E_p[u] + sqrt(2ε Var_p(u))`, so that `χ` starts from the least-squares problem
@@ -31,6 +36,9 @@ use crate::outcome::Outcome;
 /// by solved.
 const SLACK_GAP: f64 = 5e-11;
 
+/// The same where exponents, which grow as the gap shrinks, do not resolve the flow: well within what goes by almost solved.
+const COARSE_SLACK_GAP: f64 = 5e-9;
+
 /// Largest factor by which `β` changes in one step.
 const BETA_STRIDE: f64 = 8.0;
 
@@ -39,6 +47,8 @@ const BETA_STRIDE: f64 = 8.0;
 pub(crate) struct BoundState {
     /// `χ`, `[S]`.
     pub(crate) chi: Vec<f64>,
+    /// `ζ`; zero below `γ = 1`.
+    pub(crate) zeta: f64,
     /// `1/τ`; zero when nothing has been solved yet.
     pub(crate) beta: f64,
 }
@@ -54,7 +64,7 @@ pub(crate) struct BoundValue {
     pub(crate) kl: f64,
     /// `E_q[wC]`: the primal objective. Equal to `value` up to the duality gap.
     pub(crate) tilted_cost: f64,
-    /// `max_s |E_q[g]|`.
+    /// `max_s |E_q[g]|`, and `|E_q[w] − 1|` at `γ = 1`.
     pub(crate) flow_residual: f64,
     pub(crate) iterations: usize,
 }
@@ -68,15 +78,27 @@ pub(crate) struct BoundSolver<'a> {
     /// What holds it. Not the largest diagonal entry: where every step leads back to its own state there is none.
     pin_weight: f64,
     scale: f64,
+    slack_gap: f64,
 }
 
 /// One Newton direction.
 struct Direction {
     chi: Vec<f64>,
+    zeta: f64,
     beta: f64,
     /// Derivative of `ℓ` along it, negative.
     slope: f64,
 }
+
+/// The inverse of the covariance of the derivatives in `χ` and `ζ`, applied to their mean and to their covariance with
+/// `u`: each `[S]`, and the part of `ζ`.
+struct Projected {
+    of_mean: (Vec<f64>, f64),
+    of_covariance: (Vec<f64>, f64),
+}
+
+/// Part of `E_q[w²]` that is added to the variance of `w`: where all `w` are the same, `ζ` changes nothing and stays.
+const EQUAL_WEIGHTS: f64 = 1e-12;
 
 impl<'a> BoundSolver<'a> {
     pub(crate) fn new(samples: &'a Samples) -> Self {
@@ -89,7 +111,14 @@ impl<'a> BoundSolver<'a> {
             }
         }
         let spd = Spd::new(n, links.iter().map(|l| &l[..]));
-        Self { tilt: Tilt::new(samples), spd, pins: Vec::new(), pin_weight: 0.0, scale: 0.0 }
+        Self {
+            tilt: Tilt::new(samples),
+            spd,
+            pins: Vec::new(),
+            pin_weight: 0.0,
+            scale: 0.0,
+            slack_gap: SLACK_GAP,
+        }
     }
 
     /// The bound of `cost` for `w` `[S*A]`, from `state` if it holds a previous solution; `state` is updated.
@@ -118,16 +147,32 @@ impl<'a> BoundSolver<'a> {
                 iterations: 0,
             };
         }
+        self.slack_gap = SLACK_GAP;
+        let found = self.minimise(epsilon, state, max_iterations);
+        if found.outcome != Outcome::IterationLimit || found.kl >= epsilon {
+            return found;
+        }
+        self.slack_gap = COARSE_SLACK_GAP;
+        let mut again = BoundState::default();
+        let coarse = self.minimise(epsilon, &mut again, max_iterations);
+        if coarse.outcome.is_usable() {
+            *state = again;
+        }
+        coarse
+    }
+
+    /// From `state` or, where that is worth less, from the least-squares start.
+    fn minimise(&mut self, epsilon: f64, state: &mut BoundState, max_iterations: usize) -> BoundValue {
         let mut value = f64::INFINITY;
         if state.chi.len() == self.tilt.samples.states && state.beta > 0.0 {
-            value = self.tilt.evaluate(&state.chi, state.beta, epsilon);
+            value = self.evaluate(state, epsilon);
         }
         // A previous solution far from this problem's (another `w` tilts its exponents wildly) is worth less than
         // the least-squares start.
         if !value.is_finite() || self.tilt.moments.kl + self.tilt.log_mass > 4.0 * self.radius(epsilon) {
             match self.start(epsilon, state) {
                 Some(done) => return done,
-                None => value = self.tilt.evaluate(&state.chi, state.beta, epsilon),
+                None => value = self.evaluate(state, epsilon),
             }
         }
         value = self.settle(state, value, epsilon);
@@ -163,7 +208,7 @@ impl<'a> BoundSolver<'a> {
             match next {
                 Some(next) => value = next,
                 None => {
-                    value = self.tilt.evaluate(&state.chi, state.beta, epsilon);
+                    value = self.evaluate(state, epsilon);
                     self.tilt.differentiate(&mut self.spd);
                     // The value errs by the square of the flow residual and by the gap.
                     break if self.within(1e-9, 1e-10, state.beta, epsilon) {
@@ -194,19 +239,24 @@ impl<'a> BoundSolver<'a> {
         }
     }
 
+    /// `ℓ`, and weights, at a point.
+    fn evaluate(&mut self, at: &BoundState, epsilon: f64) -> f64 {
+        self.tilt.evaluate(&at.chi, at.zeta, at.beta, epsilon)
+    }
+
     /// Balances the states that only a floor reaches, if that lowers `ℓ`. Weights are current before and after.
     fn settle(&mut self, state: &mut BoundState, value: f64, epsilon: f64) -> f64 {
-        let mut chi = state.chi.clone();
-        self.tilt.settle_idle(&mut chi, state.beta);
-        if chi == state.chi {
+        let mut settled = state.clone();
+        self.tilt.settle_idle(&mut settled.chi, state.beta);
+        if settled == *state {
             return value;
         }
-        let next = self.tilt.evaluate(&chi, state.beta, epsilon);
+        let next = self.evaluate(&settled, epsilon);
         if next <= value {
-            state.chi = chi;
+            *state = settled;
             return next;
         }
-        self.tilt.evaluate(&state.chi, state.beta, epsilon)
+        self.evaluate(state, epsilon)
     }
 
     /// `∂ℓ/∂w`, as `(pair, value)` over the pairs with `w > 0`, at the solution last found.
@@ -220,7 +270,8 @@ impl<'a> BoundSolver<'a> {
     }
 
     fn flow_residual(&self) -> f64 {
-        self.tilt.moments.gradient.iter().fold(0.0_f64, |x, g| x.max(g.abs()))
+        let mo = &self.tilt.moments;
+        mo.gradient.iter().fold(mo.weight.excess.abs(), |x, g| x.max(g.abs()))
     }
 
     /// Whether the flow balances within `flow` and the gap `τ|ε − KL|` is within `gap`, relative to the scale. The
@@ -234,37 +285,37 @@ impl<'a> BoundSolver<'a> {
     /// then no measure within the radius moves the cost at all, `τ = 0`.
     fn start(&mut self, epsilon: f64, state: &mut BoundState) -> Option<BoundValue> {
         let n = self.tilt.samples.states;
-        *state = BoundState { chi: vec![0.0; n], beta: 0.1 };
+        *state = BoundState { chi: vec![0.0; n], zeta: 0.0, beta: 0.1 };
         let radius = self.radius(epsilon);
         let least = 1e-14 * self.scale;
-        let mut chi = state.chi.clone();
+        let mut at = BoundState { beta: 0.0, ..state.clone() };
         let (mut first, mut unexplained) = (0.0, 0.0);
         for round in 0..3 {
-            self.tilt.evaluate(&chi, 0.0, epsilon);
+            self.evaluate(&at, epsilon);
             self.tilt.differentiate(&mut self.spd);
             let variance = self.tilt.moments.variance.max(0.0);
             let residual = self.flow_residual();
             if (2.0 * radius * variance).sqrt() <= least && residual <= 1e-9 {
-                *state = BoundState { chi, beta: 0.0 };
+                *state = at;
                 return Some(self.constant(residual));
             }
             if round == 0 {
                 first = variance;
             }
-            let mut solution = self.project()?;
-            let explained = solution.split_off(n);
-            unexplained = variance - dot(&explained, &self.tilt.moments.covariance);
-            chi.iter_mut().zip(&explained).for_each(|(c, y)| *c -= y);
+            let (explained, of_zeta) = self.project()?.of_covariance;
+            unexplained = variance - self.along_covariance(&explained, of_zeta);
+            at.chi.iter_mut().zip(&explained).for_each(|(c, y)| *c -= y);
+            at.zeta -= of_zeta;
             // Where next to nothing is left, the lift of the diagonal may be what leaves it: once more from there.
             if unexplained > 1e-6 * variance {
                 break;
             }
         }
         if unexplained > 1e-12 * first {
-            let beta = (2.0 * radius / unexplained).sqrt();
-            let at_zero = self.tilt.evaluate(&state.chi, state.beta, epsilon);
-            if self.tilt.evaluate(&chi, beta, epsilon) < at_zero {
-                *state = BoundState { chi, beta };
+            at.beta = (2.0 * radius / unexplained).sqrt();
+            let at_zero = self.evaluate(state, epsilon);
+            if self.evaluate(&at, epsilon) < at_zero {
+                *state = at;
             }
         }
         None
@@ -284,14 +335,21 @@ impl<'a> BoundSolver<'a> {
         }
     }
 
-    /// `Cov_q(g)⁻¹` applied to `E_q[g]` and to `Cov_q(g,u)`: `[2·S]`, or `None` if no factor exists.
-    fn project(&mut self) -> Option<Vec<f64>> {
+    /// The product of a step in `χ` and `ζ` with the covariance of `u`.
+    fn along_covariance(&self, chi: &[f64], zeta: f64) -> f64 {
+        let mo = &self.tilt.moments;
+        let of_zeta = if zeta == 0.0 { 0.0 } else { zeta * -mo.weight.with_u };
+        dot(chi, &mo.covariance) + of_zeta
+    }
+
+    /// `None` if no factor exists.
+    fn project(&mut self) -> Option<Projected> {
         let s = self.tilt.samples;
         let (n, gamma) = (s.states, s.gamma);
         let mo = &self.tilt.moments;
         let mut border = Vec::with_capacity(6 * n);
         let mut corner_entries: Vec<(usize, usize, f64)> = Vec::new();
-        let mut columns = 0;
+        let (mut columns, mut normalisation) = (0, None);
         if s.restarts {
             let mut end_flow = vec![0.0; n];
             for &(t, p) in &s.initial {
@@ -318,6 +376,17 @@ impl<'a> BoundSolver<'a> {
                 columns += 1;
             }
         }
+        if gamma >= 1.0 {
+            // The derivative in ζ is −w, centred; those in χ are left as they are: their means vanish at the solution.
+            let weight = &mo.weight;
+            border.extend(weight.with_flow.iter().map(|x| -x));
+            corner_entries.push((columns, columns, weight.variance + EQUAL_WEIGHTS * weight.second));
+            if s.restarts {
+                corner_entries.extend([(0, columns, -weight.with_end), (columns, 0, -weight.with_end)]);
+            }
+            normalisation = Some(columns);
+            columns += 1;
+        }
         let mut corner = vec![0.0; columns * columns];
         for (i, j, value) in corner_entries {
             corner[i * columns + j] = value;
@@ -333,43 +402,52 @@ impl<'a> BoundSolver<'a> {
             return None;
         }
         let mut right = vec![0.0; 2 * columns];
+        if let Some(place) = normalisation {
+            (right[place], right[columns + place]) = (-mo.weight.excess, -mo.weight.with_u);
+        }
         self.spd.solve_bordered(columns, &mut border, &corner, &mut right);
-        Some(border.split_off(columns * n))
+        let zeta = |column: usize| normalisation.map_or(0.0, |place| right[column * columns + place]);
+        let of_covariance = border.split_off((columns + 1) * n);
+        let of_mean = border.split_off(columns * n);
+        Some(Projected { of_mean: (of_mean, zeta(0)), of_covariance: (of_covariance, zeta(1)) })
     }
 
     fn direction(&mut self, beta: f64, epsilon: f64) -> Option<Direction> {
-        let n = self.tilt.samples.states;
-        let solution = self.project()?;
-        let (z, y) = solution.split_at(n);
+        let Projected { of_mean: (z, z_zeta), of_covariance: (y, y_zeta) } = self.project()?;
         let mo = &self.tilt.moments;
         let tau = 1.0 / beta;
-        let unexplained = (mo.variance - dot(y, &mo.covariance)).max(1e-14 * mo.variance).max(1e-300);
+        let unexplained =
+            (mo.variance - self.along_covariance(&y, y_zeta)).max(1e-14 * mo.variance).max(1e-300);
         let gradient_beta = -tau * tau * (epsilon - mo.kl);
         let kl = (mo.kl + self.tilt.log_mass).max(1e-300).sqrt();
         let stretch = (self.radius(epsilon).sqrt() + kl) / (2.0 * kl);
         let pivot = stretch * tau * unexplained;
-        let mut d_beta = (-gradient_beta + tau * dot(&mo.covariance, z)) / pivot;
+        let mut d_beta = (-gradient_beta + tau * self.along_covariance(&z, z_zeta)) / pivot;
         let stride = if self.flow_residual() > 1e-4 { 2.0 } else { BETA_STRIDE };
         d_beta = d_beta.clamp(-beta * (1.0 - 1.0 / stride), beta * (stride - 1.0));
         // Where the radius is not used up, τ → 0: the gap τ(ε − KL) is negligible well before exponents lose the
         // resolution that balances the flow.
-        let beta_limit = self.radius(epsilon).max(1e-6) / (SLACK_GAP * self.scale);
+        let beta_limit = self.radius(epsilon).max(1e-6) / (self.slack_gap * self.scale);
         d_beta = d_beta.min((beta_limit - beta).max(0.0));
-        let chi: Vec<f64> = z.iter().zip(y).map(|(&z, &y)| -tau * (z + y * d_beta)).collect();
-        let slope = dot(&mo.gradient, &chi) + gradient_beta * d_beta;
-        (slope < 0.0).then_some(Direction { chi, beta: d_beta, slope })
+        let chi: Vec<f64> = z.iter().zip(&y).map(|(&z, &y)| -tau * (z + y * d_beta)).collect();
+        let zeta = -tau * (z_zeta + y_zeta * d_beta);
+        let slope = dot(&mo.gradient, &chi) - mo.weight.excess * zeta + gradient_beta * d_beta;
+        (slope < 0.0).then_some(Direction { chi, zeta, beta: d_beta, slope })
     }
 
     /// The full step, kept if it brings the residuals down, whatever the value says.
     fn move_blindly(&mut self, state: &mut BoundState, d: &Direction, epsilon: f64) -> Option<f64> {
         let residual = |s: &Self, beta: f64| s.flow_residual() + (s.tilt.moments.kl - epsilon).abs() / beta;
         let before = residual(self, state.beta);
-        let chi: Vec<f64> = state.chi.iter().zip(&d.chi).map(|(&c, &dc)| c + dc).collect();
-        let beta = state.beta + d.beta;
-        let value = self.tilt.evaluate(&chi, beta, epsilon);
+        let next = BoundState {
+            chi: state.chi.iter().zip(&d.chi).map(|(&c, &dc)| c + dc).collect(),
+            zeta: state.zeta + d.zeta,
+            beta: state.beta + d.beta,
+        };
+        let value = self.evaluate(&next, epsilon);
         self.tilt.differentiate(&mut self.spd);
-        if residual(self, beta) < before {
-            *state = BoundState { chi, beta };
+        if residual(self, next.beta) < before {
+            *state = next;
             return Some(value);
         }
         None
@@ -378,16 +456,15 @@ impl<'a> BoundSolver<'a> {
     /// Armijo's rule; `None` when no step lowers `ℓ`.
     fn backtrack(&mut self, state: &mut BoundState, d: &Direction, value: f64, epsilon: f64) -> Option<f64> {
         let mut t = 1.0;
-        let mut trial = vec![0.0; d.chi.len()];
+        let mut trial = state.clone();
         for _ in 0..40 {
-            for ((x, &c), &dc) in trial.iter_mut().zip(&state.chi).zip(&d.chi) {
+            for ((x, &c), &dc) in trial.chi.iter_mut().zip(&state.chi).zip(&d.chi) {
                 *x = c + t * dc;
             }
-            let beta = state.beta + t * d.beta;
-            let next = self.tilt.evaluate(&trial, beta, epsilon);
+            (trial.zeta, trial.beta) = (state.zeta + t * d.zeta, state.beta + t * d.beta);
+            let next = self.evaluate(&trial, epsilon);
             if next <= value + 1e-4 * t * d.slope {
-                state.chi.copy_from_slice(&trial);
-                state.beta = beta;
+                *state = trial;
                 return Some(next);
             }
             t *= 0.3;

@@ -103,20 +103,22 @@ pub struct CostBound {
     pub tau: f64,
     /// `χ_k`, `[S]`. Not unique.
     pub chi: Vec<f64>,
+    /// `ζ_k`, the multiplier of `E_p̃[w] = 1`, which is a condition of its own at `γ = 1`; zero below.
+    pub zeta: f64,
     /// `KL(p̃‖p)`.
     pub kl: f64,
     /// `E_p̃[wC_k]`, the primal objective; the gap to `value` certifies it.
     pub tilted_cost: f64,
-    /// Largest violation of the flow by `p̃w` (`eq:cost_ub_flow_constraint`).
+    /// Largest violation by `p̃w` of the flow (`eq:cost_ub_flow_constraint`), and of `E_p̃[w] = 1` at `γ = 1`.
     pub flow_residual: f64,
     /// Newton steps.
     pub iterations: usize,
 }
 
 impl CostBound {
-    fn new(value: BoundValue, chi: Vec<f64>) -> Self {
+    fn new(value: BoundValue, BoundState { chi, zeta, .. }: BoundState) -> Self {
         let BoundValue { outcome, value, tau, kl, tilted_cost, flow_residual, iterations } = value;
-        Self { outcome, value, tau, chi, kl, tilted_cost, flow_residual, iterations }
+        Self { outcome, value, tau, chi, zeta, kl, tilted_cost, flow_residual, iterations }
     }
 
     /// The bound of `unit` times the cost.
@@ -124,6 +126,7 @@ impl CostBound {
         self.value *= unit;
         self.tau *= unit;
         self.tilted_cost *= unit;
+        self.zeta *= unit;
         self.chi.iter_mut().for_each(|x| *x *= unit);
         self
     }
@@ -448,5 +451,5 @@ pub fn cost_bound(
     let mut state = BoundState::default();
     let mut solver = BoundSolver::new(bound.samples);
     let value = solver.solve(&w, cost, bound.epsilon, &mut state, effort.bound_steps);
-    Ok(CostBound::new(value, state.chi).times(unit))
+    Ok(CostBound::new(value, state).times(unit))
 }

@@ -42,6 +42,8 @@ pub(crate) struct Active {
 struct Merged {
     mass: f64,
     constant: f64,
+    /// Mean `w`.
+    weight: f64,
     gradient: Vec<f64>,
     u: f64,
     q: f64,
@@ -68,6 +70,24 @@ pub(crate) struct Moments {
     end_covariance: f64,
     pub(crate) end_column: Vec<f64>,
     pub(crate) end_corner: f64,
+    pub(crate) weight: WeightMoments,
+}
+
+/// Moments of `w`, by which the measure is normalised at `γ = 1`. The derivative of the exponent in `ζ` is `−w`.
+#[derive(Default)]
+pub(crate) struct WeightMoments {
+    /// `E_q[w]` less what it is held to; zero below `γ = 1`.
+    pub(crate) excess: f64,
+    /// `E_q[w²]`, the size of the variance before anything cancels.
+    pub(crate) second: f64,
+    /// `Var_q(w)`.
+    pub(crate) variance: f64,
+    /// `Cov_q(w, u)`.
+    pub(crate) with_u: f64,
+    /// `Cov_q(w, g)`, `[S]`, without the value of an ended episode.
+    pub(crate) with_flow: Vec<f64>,
+    /// `Cov_q(w, ·)` with the coupling of ends to that value.
+    pub(crate) with_end: f64,
 }
 
 /// Distance from one up to which a sum of masses is one: the rounding of a million terms. A radius of zero must not turn
@@ -95,7 +115,13 @@ pub(crate) struct Tilt<'a> {
     pub(crate) farthest: f64,
     /// `ln Σp`, by which `KL(q‖p)` differs from that to the normalised measure.
     pub(crate) log_mass: f64,
+    /// What `E_q[w]` is held to at `γ = 1`.
+    normalised_to: f64,
 }
+
+/// How far `E_p[w]` may be from one to be what the tilted measure's is held to. Programs leave that much and less of
+/// their normalisation, which is not the measure's to mend: where all `w` are the same it could not.
+const NORMALISED: f64 = 1e-6;
 
 impl<'a> Tilt<'a> {
     pub(crate) fn new(samples: &'a Samples) -> Self {
@@ -119,6 +145,7 @@ impl<'a> Tilt<'a> {
             moments: Moments::default(),
             farthest,
             log_mass: log_of_mass(samples.mass.iter().chain(&samples.end_mass).sum()),
+            normalised_to: 1.0,
         }
     }
 
@@ -128,8 +155,8 @@ impl<'a> Tilt<'a> {
         self.active.clear();
         self.merged.gradient.clear();
         self.merged.gradient.resize(s.states, 0.0);
-        (self.merged.mass, self.merged.constant) = (0.0, 0.0);
-        let (mut start, mut scale) = (0, 0.0_f64);
+        (self.merged.mass, self.merged.constant, self.merged.weight) = (0.0, 0.0, 0.0);
+        let (mut start, mut scale, mut mean_weight) = (0, 0.0_f64, 0.0);
         for pair in 0..s.pairs() {
             let (next, mass) = s.row(pair);
             let end_mass = s.end(pair);
@@ -137,6 +164,9 @@ impl<'a> Tilt<'a> {
                 continue;
             }
             let (c, end_cost) = (cost.cost[pair], cost.cost[pair] - cost.last_step_credit);
+            if s.gamma >= 1.0 {
+                mean_weight += w[pair] * (mass.iter().sum::<f64>() + end_mass);
+            }
             if w[pair] > MERGE {
                 let (state, full) = (pair / s.actions, next.len() == s.states && !self.outer.is_empty());
                 let w = w[pair];
@@ -160,6 +190,7 @@ impl<'a> Tilt<'a> {
             merged.mass += row + end_mass;
             if w[pair] > 0.0 {
                 merged.constant += w[pair] * (row * c + end_mass * end_cost);
+                merged.weight += w[pair] * (row + end_mass);
                 merged.gradient[pair / s.actions] -= w[pair] * (row + end_mass);
                 for (&t, &p) in next.iter().zip(mass) {
                     merged.gradient[t as usize] += w[pair] * s.gamma * p;
@@ -174,12 +205,14 @@ impl<'a> Tilt<'a> {
         self.drop_stray_flow();
         if self.merged.mass > 0.0 {
             self.merged.constant /= self.merged.mass;
+            self.merged.weight /= self.merged.mass;
             for g in &mut self.merged.gradient {
                 *g /= self.merged.mass;
             }
         }
         self.u.resize(start, 0.0);
         self.q.resize(start, 0.0);
+        self.normalised_to = if (mean_weight - 1.0).abs() <= NORMALISED { mean_weight } else { 1.0 };
         scale
     }
 
@@ -257,12 +290,12 @@ impl<'a> Tilt<'a> {
     }
 
     /// The largest exponent over samples, or a bound of it that some sample attains.
-    fn shift(&self, chi: &[f64], end_value: f64) -> f64 {
+    fn shift(&self, chi: &[f64], zeta: f64, end_value: f64) -> f64 {
         let s = self.samples;
         let chi_max = chi.iter().fold(f64::NEG_INFINITY, |x, &c| x.max(c));
         let mut shift = if self.merged.mass > 0.0 { self.merged.u } else { f64::NEG_INFINITY };
         for a in &self.active {
-            let base = a.w * (a.cost - chi[a.state]);
+            let base = a.w * (a.cost - zeta - chi[a.state]);
             let reach = a.w * s.gamma;
             if a.full {
                 shift = shift.max(base + reach * chi_max);
@@ -272,19 +305,19 @@ impl<'a> Tilt<'a> {
                 }
             }
             if a.end_mass > 0.0 {
-                shift = shift.max(a.w * (a.end_cost + s.gamma * end_value - chi[a.state]));
+                shift = shift.max(a.w * (a.end_cost - zeta + s.gamma * end_value - chi[a.state]));
             }
         }
         shift
     }
 
-    /// Evaluates exponents and tilted weights at `(χ, β)`; returns `ℓ`. `β = 0` gives the untilted weights, and
-    /// then the value returned has no meaning.
-    pub(crate) fn evaluate(&mut self, chi: &[f64], beta: f64, epsilon: f64) -> f64 {
+    /// Evaluates exponents and tilted weights at `(χ, ζ, β)`; returns `ℓ`. `β = 0` gives the untilted weights, and
+    /// then the value returned has no meaning. `ζ` is zero below `γ = 1`.
+    pub(crate) fn evaluate(&mut self, chi: &[f64], zeta: f64, beta: f64, epsilon: f64) -> f64 {
         let s = self.samples;
         let end_value = self.end_value(chi);
-        self.merged.u = self.merged.constant + dot(&self.merged.gradient, chi);
-        let shift = self.shift(chi, end_value);
+        self.merged.u = self.merged.constant - zeta * self.merged.weight + dot(&self.merged.gradient, chi);
+        let shift = self.shift(chi, zeta, end_value);
         let (active, u, q) = (&self.active, &mut self.u, &mut self.q);
         let (mut total, mut first) = self.arch.dispatch(
             #[inline(always)]
@@ -294,7 +327,7 @@ impl<'a> Tilt<'a> {
                     let (next, mass) = s.row(a.pair);
                     let len = next.len();
                     let (u, q) = (&mut u[a.start..=a.start + len], &mut q[a.start..=a.start + len]);
-                    let (base, reach) = (a.w * (a.cost - chi[a.state]), a.w * s.gamma);
+                    let (base, reach) = (a.w * (a.cost - zeta - chi[a.state]), a.w * s.gamma);
                     if a.full {
                         tilt_full(&mut u[..len], &mut q[..len], mass, chi, base, reach, beta, shift);
                     } else {
@@ -303,7 +336,7 @@ impl<'a> Tilt<'a> {
                         }
                         tilt_row(&u[..len], &mut q[..len], mass, beta, shift);
                     }
-                    u[len] = a.w * (a.end_cost + s.gamma * end_value - chi[a.state]);
+                    u[len] = a.w * (a.end_cost - zeta + s.gamma * end_value - chi[a.state]);
                     q[len] = if a.end_mass > 0.0 { a.end_mass * exp(beta * (u[len] - shift)) } else { 0.0 };
                     let (row_total, row_first) = sums(u, q);
                     total += row_total;
@@ -325,7 +358,7 @@ impl<'a> Tilt<'a> {
         let log_total = beta * shift + total.ln() + log_initial;
         self.moments.mean = first * inverse;
         self.moments.kl = beta * (self.moments.mean + self.moments.mean_initial) - log_total;
-        (log_total + epsilon) / beta
+        (log_total + epsilon) / beta + zeta * self.normalised_to
     }
 
     /// Tilted weights of `s0`; returns their log normaliser.
@@ -428,6 +461,9 @@ impl<'a> Tilt<'a> {
         );
         self.scatter_outer(spd);
         self.finish_moments();
+        if gamma >= 1.0 {
+            self.weigh();
+        }
         for (i, &d) in self.moments.diagonal.iter().enumerate() {
             spd.add_diagonal(i, d);
         }
@@ -475,6 +511,42 @@ impl<'a> Tilt<'a> {
             mo.gradient[t as usize] += (1.0 - s.gamma) * q;
             mo.covariance[t as usize] += (1.0 - s.gamma) * q * (u - mo.mean_initial);
             mo.variance += q * (u - mo.mean_initial).powi(2);
+        }
+    }
+
+    /// Moments of `w`, all others being current.
+    fn weigh(&mut self) {
+        let s = self.samples;
+        let (m, mo) = (&self.merged, &mut self.moments);
+        let (mean_u, of_end) = (mo.mean, mo.end_flow);
+        let v = &mut mo.weight;
+        v.with_flow.clear();
+        v.with_flow.extend(m.gradient.iter().map(|g| m.q * m.weight * g));
+        let mut mean = m.q * m.weight;
+        (v.second, v.with_u, v.with_end) = (mean * m.weight, mean * (m.u - mean_u), 0.0);
+        for a in &self.active {
+            let next = s.row(a.pair).0;
+            let range = a.start..=a.start + next.len();
+            let (u, q) = (&self.u[range.clone()], &self.q[range]);
+            let (mass, square) = (q.iter().sum::<f64>(), a.w * a.w);
+            mean += a.w * mass;
+            v.second += square * mass;
+            v.with_u += a.w * q.iter().zip(u).map(|(q, u)| q * (u - mean_u)).sum::<f64>();
+            for (&t, &q) in next.iter().zip(q) {
+                v.with_flow[t as usize] += square * s.gamma * q;
+            }
+            v.with_flow[a.state] -= square * mass;
+            v.with_end += square * s.gamma * q[next.len()];
+        }
+        v.excess = mean - self.normalised_to;
+        v.variance = (v.second - mean * mean).max(0.0);
+        v.with_end -= mean * of_end;
+        for (x, g) in v.with_flow.iter_mut().zip(&mo.triple_gradient) {
+            *x -= mean * g;
+        }
+        if s.restarts {
+            // The flow through ends is the end's, and no state's.
+            s.initial.iter().for_each(|&(t, p0)| v.with_flow[t as usize] += mean * of_end * p0);
         }
     }
 

@@ -4,7 +4,7 @@
 //! `α = r α'`, `C_k = c_k C'_k` and `ĉ_k = c_k ĉ'_k` the same `w` is optimal, and
 //!
 //! ```text
-//! ν = r ν',  μ = r μ',  λ_k = (r/c_k) λ'_k,  objectives r times, bounds, τ_k and χ_k times c_k.
+//! ν = r ν',  μ = r μ',  λ_k = (r/c_k) λ'_k,  objectives r times, bounds, τ_k, χ_k and ζ_k times c_k.
 //! ```
 //!
 //! Tolerances are set for rewards and costs of order one, so the solvers see `R'` and `C'`. Units are powers of 1024:

@@ -348,7 +348,8 @@ mod tests {
         for i in 0..n {
             system[(n - 1, i)] = 1.0;
         }
-        let exact = system.partial_piv_lu().solve(&Mat::from_fn(n, 1, |i, _| f64::from(u8::from(i + 1 == n))));
+        let exact =
+            system.partial_piv_lu().solve(&Mat::from_fn(n, 1, |i, _| f64::from(u8::from(i + 1 == n))));
         for s in 0..n {
             // Both balance to 1e-14 of shares about 1/n; the chain forgets its start in tens of steps.
             assert!((found[s] - exact[(s, 0)]).abs() < 1e-12, "{s}: {} {}", found[s], exact[(s, 0)]);

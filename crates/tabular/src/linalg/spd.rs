@@ -253,18 +253,20 @@ impl Spd {
         for (x, z) in solutions.chunks_mut(n.max(1)).zip(g.chunks_mut(m.max(1))) {
             let mut schur = vec![0.0; m * m];
             let mut scale = vec![1.0; m];
+            // Entries before anything cancels in them.
+            let mut sizes = vec![0.0_f64; m * m];
             for i in 0..m {
                 let b = &original[i * n..(i + 1) * n];
                 for j in 0..m {
                     let through = dot(b, &solved[j * n..(j + 1) * n]);
                     schur[i * m + j] = corner[i * m + j] - through;
-                    if i == j {
-                        scale[i] = equaliser(corner[i * m + i].abs().max(through.abs()));
-                    }
+                    sizes[i * m + j] = corner[i * m + j].abs().max(through.abs());
                 }
+                scale[i] = equaliser(sizes[i * m + i]);
                 z[i] -= dot(b, x);
             }
             // The unknowns of the border have units of their own.
+            balance(&sizes, &mut scale);
             for i in 0..m {
                 (0..m).for_each(|j| schur[i * m + j] *= scale[i] * scale[j]);
                 z[i] *= scale[i];
@@ -289,6 +291,23 @@ impl Spd {
 fn equaliser(size: f64) -> f64 {
     if size > 0.0 && size.is_finite() { 2.0_f64.powi((-0.5 * size.log2()).round() as i32) } else { 1.0 }
 }
+
+/// Lowers scales where couplings would outgrow the diagonal: an unknown with next to no entry of its own, as the value of
+/// an episode's end where none is near, is held by what it is coupled to.
+fn balance(sizes: &[f64], scale: &mut [f64]) {
+    let m = scale.len();
+    for _ in 0..8 {
+        for i in 0..m {
+            let largest = (0..m).map(|j| scale[i] * scale[j] * sizes[i * m + j]).fold(0.0, f64::max);
+            if largest > LARGEST_COUPLING {
+                scale[i] *= equaliser(largest * largest);
+            }
+        }
+    }
+}
+
+/// In units of the diagonal.
+const LARGEST_COUPLING: f64 = 1024.0;
 
 /// Inner product.
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {

@@ -157,7 +157,8 @@ fn finish(m: &Cmdp, limits: &[f64], answer: Answer) -> LpSolution {
     };
     if outcome == Outcome::Solved {
         // Each residual relative to what it is a difference of, and in the unit of its table.
-        let excess_of = |((c, l), table): ((&f64, &f64), &Vec<f64>)| (c - l) / (unit(largest(table)) + l.abs());
+        let excess_of =
+            |((c, l), table): ((&f64, &f64), &Vec<f64>)| (c - l) / (unit(largest(table)) + l.abs());
         let excess = pairs_of().zip(m.costs()).map(excess_of).fold(0.0, f64::max);
         let of_objective = certificate.duality_gap().max(certificate.complementarity)
             / (unit(largest(m.reward())) + reward.abs());

@@ -110,7 +110,7 @@ pub(crate) fn primal(i: &Instance, alpha: f64) -> Result<(Vec<f64>, f64), Solver
 }
 
 /// The cost bound as a maximisation over the measure itself (`eq:cost_ub_objective`), an exponential-cone program:
-/// `max Σ q_n u_n, Σ q_n ln(q_n/p_n) ≤ ε` with the flow of `q·w` balanced. Every sample has a fixed initial state,
+/// `max Σ q_n u_n, Σ q_n ln(q_n/p_n) ≤ ε` with the flow of `q·w` balanced, and at `γ = 1` normalised. Every sample has a fixed initial state,
 /// so that `s0` needs no measure of its own.
 pub(crate) fn bound_primal(
     i: &Instance,
@@ -136,7 +136,13 @@ pub(crate) fn bound_primal(
         }
         program.row(&row, (1.0 - m.gamma()) * m.initial()[s]);
     }
-    program.cones.push(ZeroConeT(1 + m.states()));
+    let normalised = usize::from(m.gamma() >= 1.0);
+    if normalised == 1 {
+        // To what `w` has under `p`, which for a solution of the program is one to its own exactness.
+        let mean = samples.iter().map(|&(pair, _, p)| p * w[pair]).sum();
+        program.row(&samples.iter().enumerate().map(|(k, s)| (k, w[s.0])).collect::<Vec<_>>(), mean);
+    }
+    program.cones.push(ZeroConeT(1 + m.states() + normalised));
     program.row(&(0..n).map(|k| (n + k, 1.0)).collect::<Vec<_>>(), epsilon);
     program.cones.push(NonnegativeConeT(1));
     for (k, &(_, _, p)) in samples.iter().enumerate() {

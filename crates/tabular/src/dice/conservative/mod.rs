@@ -74,8 +74,6 @@ struct Search<'a, 'b> {
     values: Vec<BoundValue>,
     /// `ĉ`.
     limits: Vec<f64>,
-    /// What no bound need be above, `[K]`.
-    ceilings: Vec<f64>,
     /// `ν`, `μ`, `λ` of the last limits that could be met. Those of limits that cannot run away.
     reached: Option<(Vec<f64>, f64, Vec<f64>)>,
     /// `w` as it enters the bounds, `[S*A]`.
@@ -108,7 +106,6 @@ pub(super) fn solve(
         place,
         effort,
         limits: limits.clone(),
-        ceilings: (0..limits.len()).map(|k| ceiling(dual, problem, k)).collect(),
         reached: None,
         dual,
         problem,
@@ -121,31 +118,9 @@ pub(super) fn solve(
         1 => search.one_limit(naive),
         _ => search.several_limits(naive),
     };
-    let bounds =
-        search.values.into_iter().zip(search.states).map(|(v, s)| CostBound::new(v, s.chi)).collect();
+    let bounds = search.values.into_iter().zip(search.states).map(|(v, s)| CostBound::new(v, s)).collect();
     dual.limits = limits;
     (outcome, bounds)
-}
-
-/// The largest cost of a step in the data's support, at `γ = 1` and under a limit that allows it: no policy costs more, and
-/// no bound need be above it.
-///
-/// Below `γ = 1` none is. The balances that the tilted measure keeps add up to `(1−γ)(1 − E_p̃[w]) = 0`, or to more where
-/// mass ends, so that what is bounded is at most a mean of costs. At `γ = 1` they add up to nothing, the paper's program
-/// leaves `E_p̃[w]` free, and samples of large `w` raise the bound whatever they cost.
-fn ceiling(dual: &Dual, problem: &BoundProblem<'_>, k: usize) -> f64 {
-    if dual.r.gamma < 1.0 {
-        return f64::INFINITY;
-    }
-    let cost = problem.cost(k);
-    let of_pair = |(&pair, &end): (&u32, &f64)| {
-        let c = cost.cost[pair as usize];
-        // Steps that all end carry the credit; a negative one is a charge.
-        if end >= 1.0 { c - cost.last_step_credit } else { c.max(c - cost.last_step_credit * end.ceil()) }
-    };
-    let largest = dual.r.pairs.iter().zip(&dual.r.end).map(of_pair).fold(f64::NEG_INFINITY, f64::max);
-    // Below it the search needs the bound as smooth as it is.
-    if dual.limits[k] >= largest { largest } else { f64::INFINITY }
 }
 
 impl Search<'_, '_> {
@@ -197,12 +172,6 @@ impl Search<'_, '_> {
                 if let Some(g) = self.gradients[k].get_mut(self.place[pair] as usize) {
                     *g = slope;
                 }
-            }
-            let value = &mut self.values[k];
-            if value.value > self.ceilings[k] {
-                (value.value, value.tilted_cost) =
-                    (self.ceilings[k], value.tilted_cost.min(self.ceilings[k]));
-                self.gradients[k].fill(0.0);
             }
         }
     }
