@@ -78,6 +78,7 @@ fn config(data: &Transitions, algorithm: Algorithm, fields: &str) -> TrainConfig
     let one_gaussian = ["critic_guided", "information_projection"].iter().any(|name| fields.contains(name));
     let components = if one_gaussian { 1 } else { 2 };
     text += "[gradient_penalty]\ncoefficient = 0.1\nbound = 0.01\n";
+    text += "[evaluation]\nrounds = 4\nsteps = 10\n";
     text += &format!("[networks]\nmixture_components = {components}\n");
     text += "\
         value = [{ kind = \"dense\", width = 8, layer_norm = true, activation = \"tanh\" },\

@@ -193,6 +193,13 @@ impl Scan {
 /// A value this many times the usual magnitude of its column is remarkable.
 const OUTLIER_FACTOR: f64 = 1000.0;
 
+/// Noise on actions, as a part of half their range, below which a log does not explore. The logs on which learning was
+/// tried have .05 to .3, or none.
+const LEAST_NOISE: f64 = 0.01;
+
+/// Second differences from which noise is judged.
+const ENOUGH_CHANGES: u64 = 100;
+
 struct Checker<'a> {
     log: &'a Transitions,
     options: CheckOptions,
@@ -334,6 +341,44 @@ impl Checker<'_> {
             let name = component_name(&self.log.action_names, "actions", component, *dim);
             self.report_scan(&name, scan);
         }
+        if scans.iter().all(|scan| scan.non_finite.count == 0)
+            && scans.iter().enumerate().all(|(component, scan)| self.is_smooth(values, component, *dim, scan))
+        {
+            let message = format!(
+                "actions change smoothly from step to step, by chance no more than {}% of their range: where logged \
+                 policies never tried anything but their choice, nothing tells what else would lead to, neither a \
+                 critic nor an evaluation of the learned policy by this log, however good they look. Log with noise \
+                 on the actions, or clone (algo = \"bc\")",
+                100.0 * LEAST_NOISE
+            );
+            self.problems.push(Problem::new(ProblemCode::NoExploration, message).column("actions"));
+        }
+    }
+
+    /// Whether an action component has next to no noise. Second differences of a smooth course vanish as steps get
+    /// short; those of white noise of deviation σ have deviation √6 σ, whatever the course (Gasser, Sroka and
+    /// Jennen-Steinmetz 1986), and in half of all places a magnitude above .6745 of that. Actions that are held for some
+    /// steps count once; where fewer than [`ENOUGH_CHANGES`] places are left nothing is said.
+    fn is_smooth(&self, values: &[f32], component: usize, dim: usize, scan: &Scan) -> bool {
+        let half_range = 0.5 * (f64::from(scan.high) - f64::from(scan.low));
+        let least = 0.6745 * 6.0_f64.sqrt() * LEAST_NOISE * half_range;
+        let (mut places, mut above) = (0_u64, 0_u64);
+        for episode in &self.log.episodes {
+            // The last two actions that differ.
+            let mut held: [Option<f64>; 2] = [None; 2];
+            for row in episode.start..episode.start + episode.len {
+                let value = f64::from(values[row * dim + component]);
+                if held[1] == Some(value) {
+                    continue;
+                }
+                if let [Some(a), Some(b)] = held {
+                    places += 1;
+                    above += u64::from((value - 2.0 * b + a).abs() > least);
+                }
+                held = [held[1], Some(value)];
+            }
+        }
+        places >= ENOUGH_CHANGES && 2 * above < places
     }
 
     /// Scans the column that `value` gives.

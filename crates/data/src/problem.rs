@@ -76,6 +76,8 @@ codes! {
     BadPropensity = "bad-propensity", Error;
     /// An observation component never changes.
     ConstantObservation = "constant-observation", Warning;
+    /// Continuous actions follow from one another without chance.
+    NoExploration = "no-exploration", Warning;
     /// A cost is zero in every row.
     ZeroCost = "zero-cost", Warning;
     /// A cost is negative somewhere.

@@ -401,6 +401,35 @@ fn few_episodes_and_constant_observations_are_remarked() {
     assert_eq!(problem.column.as_deref(), Some("observations[1]"));
 }
 
+/// A wave of actions, as of a policy that always does the same, alone, with noise, and held for two steps each.
+#[test]
+fn actions_without_noise_are_remarked() {
+    let rows = 600_usize;
+    let bench = |action: &dyn Fn(usize) -> f32| {
+        let directory = tempfile::tempdir().unwrap();
+        let put = |name: &str, values: Vec<f32>| {
+            write_npy(&directory.path().join(format!("{name}.npy")), &Npy::F32(values), Some(1));
+        };
+        put("observations", (0..rows).map(|row| row as f32).collect());
+        put("actions", (0..rows).map(action).collect());
+        put("rewards", vec![1.0; rows]);
+        let ends = Npy::Bool((0..rows).map(|row| row % 100 == 99).collect());
+        write_npy(&directory.path().join("timeouts.npy"), &ends, None);
+        let log = validate(directory.path(), &ReadOptions::default(), &CheckOptions::default()).unwrap();
+        codes(&log).contains(&ProblemCode::NoExploration)
+    };
+    let wave = |row: usize| (row as f32 / 12.0).sin();
+    let noise = |row: usize| ((row * 7919 + 13) % 101) as f32 / 101.0 - 0.5;
+    assert!(bench(&wave));
+    assert!(bench(&|row| wave(row / 2)));
+    assert!(bench(&|row| wave(row) + 0.005 * noise(row)));
+    assert!(!bench(&|row| wave(row) + 0.3 * noise(row)));
+    assert!(!bench(&|row| wave(row / 2) + 0.3 * noise(row / 2)));
+    // Two actions by turns, and one that never changes: of these nothing is said.
+    assert!(!bench(&|row| f32::from(row % 2 == 0)));
+    assert!(!bench(&|_| 0.5));
+}
+
 #[test]
 fn a_break_without_a_flag_ends_an_episode() {
     let bench = Bench::new().with("timeouts", &flags([4, 14, 19]), None);

@@ -41,8 +41,8 @@ pub(crate) struct Request {
     pub(crate) limit: f64,
     /// Seed of everything that is drawn.
     pub(crate) seed: u64,
-    /// How policies act; each in its own way where none is given.
-    pub(crate) acting: Option<Acting>,
+    /// How policies act.
+    pub(crate) acting: Acting,
 }
 
 /// What was mixed.
@@ -182,7 +182,7 @@ fn load(
     folder: &Path,
     env: &dyn Environment,
     counts: &[usize],
-    acting: Option<Acting>,
+    acting: Acting,
 ) -> Result<Vec<Option<Actor>>, Failure> {
     let actor = |(member, &count): (&Member, &usize)| {
         if count == 0 {
@@ -190,7 +190,7 @@ fn load(
         }
         let policy = crate::policies::load(&member.policy_path(folder))?;
         check_fit(&policy, env)?;
-        let acting = crate::policies::check(&policy, acting.unwrap_or(policy.acting()))?;
+        let acting = crate::policies::check(&policy, acting)?;
         Ok(Some(policy.actor_with(acting)))
     };
     pool.members.iter().zip(counts).map(actor).collect()

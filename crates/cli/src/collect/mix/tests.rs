@@ -40,7 +40,7 @@ fn member(policy: &str, seed: u64, cost: f64) -> Member {
 }
 
 fn request(episodes: usize, beta: f64) -> Request {
-    Request { episodes, beta, limit: 0.1, seed: 3, acting: None }
+    Request { episodes, beta, limit: 0.1, seed: 3, acting: Acting::Sample }
 }
 
 /// Mixes on so many threads.

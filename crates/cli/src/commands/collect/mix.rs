@@ -33,10 +33,10 @@ pub(crate) struct MixCommand {
     /// Seed of the policies drawn, their order and the episodes
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// How to act: mean, mode, component, sample, or select where policies have something to select by [default: each
-    /// policy's own way]
-    #[arg(long, value_name = "HOW")]
-    acting: Option<String>,
+    /// How to act: mean, mode, component, sample, or select where policies have something to select by. A log of
+    /// policies that only ever do what they take for best shows nothing of anything else [default: sample]
+    #[arg(long, value_name = "HOW", default_value = "sample", hide_default_value = true)]
+    acting: String,
     /// Threads; they change the speed, never the file [default: one per core]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -64,7 +64,7 @@ impl MixCommand {
                 "the pool is of another version of the environment: collect it again",
             ));
         }
-        let acting = self.acting.as_deref().map(str::parse::<Acting>).transpose();
+        let acting = self.acting.parse::<Acting>();
         let request = Request {
             episodes: self.episodes as usize,
             beta: self.beta,
