@@ -201,7 +201,9 @@ impl Estimate {
         // Differences of values have a limit as γ → 1; at this discount they are within 1e-6 of it. They are those of
         // rewards less their mean, whose values are not a million times as large.
         let centre = if parts.gamma < 1.0 { 0.0 } else { behaviour_reward };
-        parts.reward.iter_mut().for_each(|r| *r -= centre);
+        // A pair without rows stays in its state for ever.
+        let logged = parts.reward.iter_mut().zip(&self.counts).filter(|(_, n)| **n > 0.0);
+        logged.for_each(|(r, _)| *r -= centre);
         parts.gamma = parts.gamma.min(1.0 - 1e-6);
         let discounted = Cmdp::new(parts)?;
         let values = evaluator.state_values(&discounted, behaviour, discounted.reward())?;
