@@ -1,5 +1,6 @@
-//! Nothing is allocated while acting, in the policy's loss, or in a step of training.
+//! Nothing is allocated while acting, in the policy's loss, in a step of training, or in an update of the online learner.
 
+use coptidice_agents::cdmpo::{self, CdmpoConfig, SimulatedStep, Simulator, SimulatorError, SimulatorFacts};
 use coptidice_agents::config::Extraction;
 use coptidice_agents::policy::{
     Acting, ActionBatch, Actor, Candidates, Head, Normalizer, Policy, PolicyAbout, PolicyParts, Selector,
@@ -7,8 +8,8 @@ use coptidice_agents::policy::{
 use coptidice_agents::problem::Problem;
 use coptidice_agents::registry::ALGORITHMS;
 use coptidice_agents::sampler::Sampler;
-use coptidice_agents::{LogFacts, RawConfig};
-use coptidice_core::rng::stream;
+use coptidice_agents::{LogFacts, Observer, RawConfig, TrainIo};
+use coptidice_core::rng::{Rng, stream};
 use coptidice_data::{ActionSpace, Schema, Step, StepAction, Transitions, TransitionsBuilder};
 use coptidice_nn::{Activation, BlockSpec, Network, NetworkSpec, Pool};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -225,4 +226,80 @@ fn a_step_of_any_algorithm_allocates_nothing() {
             assert_eq!(counted, 0, "{} {} {dual_share}", entry.name, extraction.name());
         }
     }
+}
+
+/// Episodes of sixteen steps; counts what is allocated between the end of one and the first action of the next.
+struct Counted {
+    facts: SimulatorFacts,
+    ended: Option<usize>,
+    between: Vec<usize>,
+}
+
+impl Simulator for Counted {
+    fn facts(&self) -> &SimulatorFacts {
+        &self.facts
+    }
+
+    fn run(
+        &mut self,
+        _: u64,
+        _: &mut Rng,
+        act: &mut dyn FnMut(&[f32], &mut [f32]),
+        visit: &mut dyn FnMut(&SimulatedStep<'_>),
+    ) -> Result<(), SimulatorError> {
+        let begun = ALLOCATIONS.with(Cell::get);
+        self.between.extend(self.ended.map(|ended| begun - ended));
+        for t in 0..16_u8 {
+            let state = [f32::from(t) / 16.0];
+            let mut action = [0.0];
+            act(&state, &mut action);
+            visit(&SimulatedStep {
+                observation: &state,
+                action: &action,
+                reward: 0.5,
+                costs: &[0.2],
+                next_observation: &[state[0] + 1.0 / 16.0],
+                terminal: false,
+                last: t == 15,
+            });
+        }
+        self.ended = Some(ALLOCATIONS.with(Cell::get));
+        Ok(())
+    }
+}
+
+struct Unwatched;
+
+impl Observer for Unwatched {
+    fn metrics(&mut self, _: u64, _: &[(&str, f64)]) {}
+}
+
+/// As much with sixteen updates after an episode as with one: what is allocated is the episode's.
+#[test]
+fn an_update_of_the_online_learner_allocates_nothing() {
+    let between = |steps_per_update: u32| {
+        let config = CdmpoConfig::from_toml(&format!(
+            "steps = 320\nwarmup_steps = 32\nhold = 1\nsteps_per_update = {steps_per_update}.0\nbatch_size = 8\n\
+             checkpoint_every = 10000\nreplay_capacity = 10000\n\
+             policy = [{{ kind = \"dense\", width = 16, layer_norm = true, activation = \"tanh\" }}]\n\
+             critic = [{{ kind = \"dense\", width = 16, layer_norm = true, activation = \"tanh\" }}]\n"
+        ));
+        let facts = SimulatorFacts {
+            identity: "counted".into(),
+            observation_names: vec!["state".into()],
+            action_low: vec![-1.0],
+            action_high: vec![1.0],
+            cost_names: vec!["cost".into()],
+            horizon: 16,
+        };
+        let mut simulator = Counted { facts, ended: None, between: Vec::new() };
+        let directory = tempfile::tempdir().unwrap();
+        let run = TrainIo { directory: directory.path().to_owned(), resume: false };
+        cdmpo::train(&config.unwrap(), &mut simulator, &run, &mut Unwatched).unwrap();
+        simulator.between
+    };
+    let (one, sixteen) = (between(16), between(1));
+    assert_eq!(one.len(), 19);
+    // The first updates let the matrix kernels set up their own storage.
+    assert_eq!(one[10..], sixteen[10..]);
 }
