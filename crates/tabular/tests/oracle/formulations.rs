@@ -111,10 +111,11 @@ pub(crate) fn primal(i: &Instance, alpha: f64) -> Result<(Vec<f64>, f64), Solver
 
 /// The cost bound as a maximisation over the measure itself (`eq:cost_ub_objective`), an exponential-cone program:
 /// `max Σ q_n u_n, Σ q_n ln(q_n/p_n) ≤ ε` with the flow of `q·w` balanced, and at `γ = 1` normalised. Every sample has a fixed initial state,
-/// so that `s0` needs no measure of its own.
+/// so that `s0` needs no measure of its own; at `γ = 1` it has no part in the program. A step without a next state ends
+/// the episode.
 pub(crate) fn bound_primal(
     i: &Instance,
-    samples: &[(usize, usize, f64)],
+    samples: &[(usize, Option<usize>, f64)],
     w: &[f64],
     cost: &[f64],
     epsilon: f64,
@@ -131,8 +132,12 @@ pub(crate) fn bound_primal(
         let mut row = Vec::new();
         for (k, &(pair, next, _)) in samples.iter().enumerate() {
             let out = if pair / m.actions() == s { w[pair] } else { 0.0 };
-            let inflow = if next == s { m.gamma() * w[pair] } else { 0.0 };
-            row.push((k, out - inflow));
+            let share = match next {
+                Some(next) => f64::from(u8::from(next == s)),
+                None if m.restarts() => m.initial()[s],
+                None => 0.0,
+            };
+            row.push((k, out - m.gamma() * w[pair] * share));
         }
         program.row(&row, (1.0 - m.gamma()) * m.initial()[s]);
     }
@@ -152,4 +157,21 @@ pub(crate) fn bound_primal(
         program.cones.push(ExponentialConeT());
     }
     program.solve().ok().map(|(_, value)| -value)
+}
+
+/// The samples of a model: pair, next state or end, mass. With a floor under the mass of every next state.
+pub(crate) fn samples_of(i: &Instance, floor: f64) -> Vec<(usize, Option<usize>, f64)> {
+    let m = &i.model;
+    let mut list = Vec::new();
+    for pair in 0..m.pairs() {
+        let (next, probability) = m.row(pair);
+        for t in 0..m.states() {
+            let p: f64 =
+                next.iter().zip(probability).filter(|(s, _)| **s as usize == t).map(|(_, p)| p).sum();
+            list.push((pair, Some(t), i.data[pair] * p + floor));
+        }
+        list.push((pair, None, i.data[pair] * m.transitions().end_probability(pair)));
+    }
+    list.retain(|sample| sample.2 > 0.0);
+    list
 }

@@ -15,7 +15,7 @@ mod instances;
 mod several_limits;
 mod units;
 
-use formulations::{bound_primal, primal};
+use formulations::{bound_primal, primal, samples_of};
 use instances::{Instance, build, least_cost};
 
 fn instance() -> impl Strategy<Value = Instance> {
@@ -110,15 +110,17 @@ proptest! {
     }
 }
 
-/// Instances for the bound: no ends, one initial state, and the samples' measure of the model.
+/// Instances for the bound; one initial state below `γ = 1`.
 fn bounded() -> impl Strategy<Value = Instance> {
-    let shape = (2..5_usize, 2..4_usize, 0..3_usize);
-    (shape, prop::collection::vec(0.0..1.0_f64, 409)).prop_map(|((states, actions, gamma), numbers)| {
-        let mut i = build(states, actions, 1, [0.8, 0.95, 1.0][gamma], false, &numbers);
-        let mut parts = i.model.into_parts();
-        parts.initial = vec![0.0; states];
-        parts.initial[0] = 1.0;
-        i.model = Cmdp::new(parts).unwrap();
+    let shape = (2..5_usize, 2..4_usize, 0..3_usize, any::<bool>());
+    (shape, prop::collection::vec(0.0..1.0_f64, 409)).prop_map(|((states, actions, gamma, ends), numbers)| {
+        let mut i = build(states, actions, 1, [0.8, 0.95, 1.0][gamma], ends, &numbers);
+        if i.model.gamma() < 1.0 {
+            let mut parts = i.model.into_parts();
+            parts.initial = vec![0.0; states];
+            parts.initial[0] = 1.0;
+            i.model = Cmdp::new(parts).unwrap();
+        }
         i
     })
 }
@@ -142,17 +144,7 @@ proptest! {
         };
         let w = dice::optidice(&problem, Effort::default()).unwrap().w;
         let samples = Samples::with_floor(&i.model, &i.data, floor).unwrap();
-        let mut list = Vec::new();
-        for pair in 0..i.model.pairs() {
-            for t in 0..i.model.states() {
-                let (next, probability) = i.model.row(pair);
-                let p: f64 = next.iter().zip(probability).filter(|(s, _)| **s as usize == t).map(|(_, p)| p).sum();
-                let mass = i.data[pair] * p + floor;
-                if mass > 0.0 {
-                    list.push((pair, t, mass));
-                }
-            }
-        }
+        let list = samples_of(&i, floor);
         let bound = BoundProblem {
             samples: &samples, epsilon, weight_floor: 0.0, costs: i.model.costs(), last_step_credits: &[0.0],
         };
