@@ -28,6 +28,8 @@ METHODS = {
     "state_normalized": ["extraction=state_normalized"],
     "information_projection": ["extraction=information_projection"],
     "guided_selection": ["extraction=guided_selection"],
+    # A fifth of the stays is kept from training, for fitted Q evaluation.
+    "held_out": ["extraction=critic_guided", "holdout=0.2"],
 }
 
 
