@@ -16,7 +16,8 @@
 //! Below `γ = 1` the balances add up to `(1−γ)(1 − E_q[w]) = 0`, or to more where mass ends: what is bounded is a mean of
 //! costs, or less than one. At `γ = 1` they add up to nothing, and the paper's program would let samples of large `w`
 //! raise the bound whatever they cost. There `E_q[w] = 1` is a condition of its own, with the multiplier `ζ`: `u` is less
-//! by `wζ`, and `ℓ` more by `ζ`.
+//! by `ζ(w − 1)`. Where all `w` are one it holds of every measure, and the bound is higher than that of any
+//! `w` nearby.
 //!
 //! # Method
 //!
@@ -97,9 +98,6 @@ struct Projected {
     of_covariance: (Vec<f64>, f64),
 }
 
-/// Part of `E_q[w²]` that is added to the variance of `w`: where all `w` are the same, `ζ` changes nothing and stays.
-const EQUAL_WEIGHTS: f64 = 1e-12;
-
 impl<'a> BoundSolver<'a> {
     pub(crate) fn new(samples: &'a Samples) -> Self {
         let n = samples.states;
@@ -163,6 +161,9 @@ impl<'a> BoundSolver<'a> {
 
     /// From `state` or, where that is worth less, from the least-squares start.
     fn minimise(&mut self, epsilon: f64, state: &mut BoundState, max_iterations: usize) -> BoundValue {
+        if !self.tilt.is_normalised() {
+            state.zeta = 0.0;
+        }
         let mut value = f64::INFINITY;
         if state.chi.len() == self.tilt.samples.states && state.beta > 0.0 {
             value = self.evaluate(state, epsilon);
@@ -376,11 +377,11 @@ impl<'a> BoundSolver<'a> {
                 columns += 1;
             }
         }
-        if gamma >= 1.0 {
+        if self.tilt.is_normalised() {
             // The derivative in ζ is −w, centred; those in χ are left as they are: their means vanish at the solution.
             let weight = &mo.weight;
             border.extend(weight.with_flow.iter().map(|x| -x));
-            corner_entries.push((columns, columns, weight.variance + EQUAL_WEIGHTS * weight.second));
+            corner_entries.push((columns, columns, weight.variance));
             if s.restarts {
                 corner_entries.extend([(0, columns, -weight.with_end), (columns, 0, -weight.with_end)]);
             }

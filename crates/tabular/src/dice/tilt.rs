@@ -33,7 +33,7 @@ pub(crate) struct Active {
     /// The row holds every state in order.
     full: bool,
     end_mass: f64,
-    /// `Σ_n q_n u_n / w`, the derivative of `ℓ` in `w`.
+    /// `Σ_n q_n ∂u_n/∂w`, the derivative of `ℓ` in `w`.
     pub(crate) slope: f64,
 }
 
@@ -76,10 +76,8 @@ pub(crate) struct Moments {
 /// Moments of `w`, by which the measure is normalised at `γ = 1`. The derivative of the exponent in `ζ` is `−w`.
 #[derive(Default)]
 pub(crate) struct WeightMoments {
-    /// `E_q[w]` less what it is held to; zero below `γ = 1`.
+    /// `E_q[w]` less what it is held to; zero where it is not held.
     pub(crate) excess: f64,
-    /// `E_q[w²]`, the size of the variance before anything cancels.
-    pub(crate) second: f64,
     /// `Var_q(w)`.
     pub(crate) variance: f64,
     /// `Cov_q(w, u)`.
@@ -115,13 +113,19 @@ pub(crate) struct Tilt<'a> {
     pub(crate) farthest: f64,
     /// `ln Σp`, by which `KL(q‖p)` differs from that to the normalised measure.
     pub(crate) log_mass: f64,
-    /// What `E_q[w]` is held to at `γ = 1`.
-    normalised_to: f64,
+    /// What `E_q[w]` is held to at `γ = 1`, if any measure can be far from it.
+    normalised_to: Option<f64>,
+    /// `ζ` times that, at the point last evaluated.
+    slope_offset: f64,
 }
 
-/// How far `E_p[w]` may be from one to be what the tilted measure's is held to. Programs leave that much and less of
-/// their normalisation, which is not the measure's to mend: where all `w` are the same it could not.
+/// What programs leave of their normalisation at most: `E_p[w]` this close to one is what the tilted measure's is held
+/// to, as it is not the measure's to mend.
 const NORMALISED: f64 = 1e-6;
+
+/// Where all `w` are this close to each other the measure is not held at all: what is left between them is rounding and
+/// says nothing. The bound jumps there: it falls as soon as `w` tells pairs apart.
+const EQUAL: f64 = 1e-9;
 
 impl<'a> Tilt<'a> {
     pub(crate) fn new(samples: &'a Samples) -> Self {
@@ -145,7 +149,8 @@ impl<'a> Tilt<'a> {
             moments: Moments::default(),
             farthest,
             log_mass: log_of_mass(samples.mass.iter().chain(&samples.end_mass).sum()),
-            normalised_to: 1.0,
+            normalised_to: None,
+            slope_offset: 0.0,
         }
     }
 
@@ -202,6 +207,7 @@ impl<'a> Tilt<'a> {
                 }
             }
         }
+        self.moments.weight = WeightMoments::default();
         self.drop_stray_flow();
         if self.merged.mass > 0.0 {
             self.merged.constant /= self.merged.mass;
@@ -212,7 +218,11 @@ impl<'a> Tilt<'a> {
         }
         self.u.resize(start, 0.0);
         self.q.resize(start, 0.0);
-        self.normalised_to = if (mean_weight - 1.0).abs() <= NORMALISED { mean_weight } else { 1.0 };
+        let target = if (mean_weight - 1.0).abs() <= NORMALISED { mean_weight } else { 1.0 };
+        let merged = (self.merged.mass > 0.0).then_some(self.merged.weight);
+        let mut weights = self.active.iter().map(|a| a.w).chain(merged);
+        let held = s.gamma >= 1.0 && weights.any(|w| (w - target).abs() > EQUAL);
+        self.normalised_to = held.then_some(target);
         scale
     }
 
@@ -236,6 +246,11 @@ impl<'a> Tilt<'a> {
                 *g = 0.0;
             }
         }
+    }
+
+    /// Whether `E_q[w]` is held to something.
+    pub(crate) fn is_normalised(&self) -> bool {
+        self.normalised_to.is_some()
     }
 
     /// Largest `Σ w²p` of a state's active samples: the size of second moments before anything cancels.
@@ -289,13 +304,19 @@ impl<'a> Tilt<'a> {
         if self.samples.restarts { initial.map(|&(s, p)| p * chi[s as usize]).sum() } else { 0.0 }
     }
 
+    /// What the normalisation takes off an exponent. In this form nothing cancels where `w` is close to its mean and `ζ`
+    /// large.
+    fn pull(&self, w: f64, zeta: f64) -> f64 {
+        zeta * (w - self.normalised_to.unwrap_or(0.0))
+    }
+
     /// The largest exponent over samples, or a bound of it that some sample attains.
     fn shift(&self, chi: &[f64], zeta: f64, end_value: f64) -> f64 {
         let s = self.samples;
         let chi_max = chi.iter().fold(f64::NEG_INFINITY, |x, &c| x.max(c));
         let mut shift = if self.merged.mass > 0.0 { self.merged.u } else { f64::NEG_INFINITY };
         for a in &self.active {
-            let base = a.w * (a.cost - zeta - chi[a.state]);
+            let base = a.w * (a.cost - chi[a.state]) - self.pull(a.w, zeta);
             let reach = a.w * s.gamma;
             if a.full {
                 shift = shift.max(base + reach * chi_max);
@@ -305,7 +326,8 @@ impl<'a> Tilt<'a> {
                 }
             }
             if a.end_mass > 0.0 {
-                shift = shift.max(a.w * (a.end_cost - zeta + s.gamma * end_value - chi[a.state]));
+                let value = a.w * (a.end_cost + s.gamma * end_value - chi[a.state]);
+                shift = shift.max(value - self.pull(a.w, zeta));
             }
         }
         shift
@@ -316,7 +338,10 @@ impl<'a> Tilt<'a> {
     pub(crate) fn evaluate(&mut self, chi: &[f64], zeta: f64, beta: f64, epsilon: f64) -> f64 {
         let s = self.samples;
         let end_value = self.end_value(chi);
-        self.merged.u = self.merged.constant - zeta * self.merged.weight + dot(&self.merged.gradient, chi);
+        self.merged.u =
+            self.merged.constant - self.pull(self.merged.weight, zeta) + dot(&self.merged.gradient, chi);
+        let target = self.normalised_to.unwrap_or(0.0);
+        self.slope_offset = zeta * target;
         let shift = self.shift(chi, zeta, end_value);
         let (active, u, q) = (&self.active, &mut self.u, &mut self.q);
         let (mut total, mut first) = self.arch.dispatch(
@@ -327,7 +352,8 @@ impl<'a> Tilt<'a> {
                     let (next, mass) = s.row(a.pair);
                     let len = next.len();
                     let (u, q) = (&mut u[a.start..=a.start + len], &mut q[a.start..=a.start + len]);
-                    let (base, reach) = (a.w * (a.cost - zeta - chi[a.state]), a.w * s.gamma);
+                    let pull = zeta * (a.w - target);
+                    let (base, reach) = (a.w * (a.cost - chi[a.state]) - pull, a.w * s.gamma);
                     if a.full {
                         tilt_full(&mut u[..len], &mut q[..len], mass, chi, base, reach, beta, shift);
                     } else {
@@ -336,7 +362,7 @@ impl<'a> Tilt<'a> {
                         }
                         tilt_row(&u[..len], &mut q[..len], mass, beta, shift);
                     }
-                    u[len] = a.w * (a.end_cost - zeta + s.gamma * end_value - chi[a.state]);
+                    u[len] = a.w * (a.end_cost + s.gamma * end_value - chi[a.state]) - pull;
                     q[len] = if a.end_mass > 0.0 { a.end_mass * exp(beta * (u[len] - shift)) } else { 0.0 };
                     let (row_total, row_first) = sums(u, q);
                     total += row_total;
@@ -358,7 +384,7 @@ impl<'a> Tilt<'a> {
         let log_total = beta * shift + total.ln() + log_initial;
         self.moments.mean = first * inverse;
         self.moments.kl = beta * (self.moments.mean + self.moments.mean_initial) - log_total;
-        (log_total + epsilon) / beta + zeta * self.normalised_to
+        (log_total + epsilon) / beta
     }
 
     /// Tilted weights of `s0`; returns their log normaliser.
@@ -441,7 +467,7 @@ impl<'a> Tilt<'a> {
         }
         (mo.variance, mo.end_flow, mo.end_covariance, mo.end_corner) = (0.0, 0.0, 0.0, 0.0);
         let (active, u, q, outer) = (&mut self.active, &self.u, &self.q, &mut self.outer);
-        let gamma = s.gamma;
+        let (gamma, slope_offset) = (s.gamma, self.slope_offset);
         self.arch.dispatch(
             #[inline(always)]
             || {
@@ -455,14 +481,14 @@ impl<'a> Tilt<'a> {
                     } else {
                         sparse_row(&u[..len], &q[..len], next, a, gamma, mo, spd)
                     };
-                    finish_row(a, sums, u[len], q[len], gamma, mo);
+                    finish_row(a, sums, u[len], q[len], gamma, slope_offset, mo);
                 }
             },
         );
         self.scatter_outer(spd);
         self.finish_moments();
-        if gamma >= 1.0 {
-            self.weigh();
+        if let Some(target) = self.normalised_to {
+            self.weigh(target);
         }
         for (i, &d) in self.moments.diagonal.iter().enumerate() {
             spd.add_diagonal(i, d);
@@ -514,39 +540,35 @@ impl<'a> Tilt<'a> {
         }
     }
 
-    /// Moments of `w`, all others being current.
-    fn weigh(&mut self) {
+    /// Moments of `w`, all others being current. All are of `w` less its mean: where pairs hardly differ in `w`, nothing
+    /// of the difference is lost.
+    fn weigh(&mut self, target: f64) {
         let s = self.samples;
         let (m, mo) = (&self.merged, &mut self.moments);
-        let (mean_u, of_end) = (mo.mean, mo.end_flow);
+        let rows = || {
+            self.active.iter().map(|a| {
+                let next = s.row(a.pair).0;
+                (a, next, &self.q[a.start..=a.start + next.len()], &self.u[a.start..=a.start + next.len()])
+            })
+        };
         let v = &mut mo.weight;
+        v.excess = m.q * (m.weight - target)
+            + rows().map(|(a, _, q, _)| (a.w - target) * q.iter().sum::<f64>()).sum::<f64>();
+        let mean = target + v.excess;
+        let of_merged = m.q * (m.weight - mean);
+        (v.variance, v.with_u, v.with_end) =
+            (of_merged * (m.weight - mean), of_merged * (m.u - mo.mean), 0.0);
         v.with_flow.clear();
-        v.with_flow.extend(m.gradient.iter().map(|g| m.q * m.weight * g));
-        let mut mean = m.q * m.weight;
-        (v.second, v.with_u, v.with_end) = (mean * m.weight, mean * (m.u - mean_u), 0.0);
-        for a in &self.active {
-            let next = s.row(a.pair).0;
-            let range = a.start..=a.start + next.len();
-            let (u, q) = (&self.u[range.clone()], &self.q[range]);
-            let (mass, square) = (q.iter().sum::<f64>(), a.w * a.w);
-            mean += a.w * mass;
-            v.second += square * mass;
-            v.with_u += a.w * q.iter().zip(u).map(|(q, u)| q * (u - mean_u)).sum::<f64>();
+        v.with_flow.extend(m.gradient.iter().map(|g| of_merged * g));
+        for (a, next, q, u) in rows() {
+            let (mass, off) = (q.iter().sum::<f64>(), a.w - mean);
+            v.variance += off * off * mass;
+            v.with_u += off * q.iter().zip(u).map(|(q, u)| q * (u - mo.mean)).sum::<f64>();
             for (&t, &q) in next.iter().zip(q) {
-                v.with_flow[t as usize] += square * s.gamma * q;
+                v.with_flow[t as usize] += off * a.w * s.gamma * q;
             }
-            v.with_flow[a.state] -= square * mass;
-            v.with_end += square * s.gamma * q[next.len()];
-        }
-        v.excess = mean - self.normalised_to;
-        v.variance = (v.second - mean * mean).max(0.0);
-        v.with_end -= mean * of_end;
-        for (x, g) in v.with_flow.iter_mut().zip(&mo.triple_gradient) {
-            *x -= mean * g;
-        }
-        if s.restarts {
-            // The flow through ends is the end's, and no state's.
-            s.initial.iter().for_each(|&(t, p0)| v.with_flow[t as usize] += mean * of_end * p0);
+            v.with_flow[a.state] -= off * a.w * mass;
+            v.with_end += off * a.w * s.gamma * q[next.len()];
         }
     }
 
@@ -703,10 +725,18 @@ fn sparse_row(
 
 /// Adds what depends on the row only through its sums, and its end.
 #[inline(always)]
-fn finish_row(a: &mut Active, sums: RowSums, u_end: f64, q_end: f64, gamma: f64, mo: &mut Moments) {
+fn finish_row(
+    a: &mut Active,
+    sums: RowSums,
+    u_end: f64,
+    q_end: f64,
+    gamma: f64,
+    slope_offset: f64,
+    mo: &mut Moments,
+) {
     let centred_end = u_end - mo.mean;
     mo.variance += sums.second + q_end * centred_end * centred_end;
-    a.slope = (sums.raw + q_end * u_end) / a.w;
+    a.slope = (sums.raw + q_end * u_end - slope_offset * (sums.mass + q_end)) / a.w;
     mo.triple_gradient[a.state] -= a.w * (sums.mass + q_end);
     mo.covariance[a.state] -= a.w * (sums.first + q_end * centred_end);
     mo.diagonal[a.state] += a.w * a.w * (sums.mass + q_end);

@@ -33,8 +33,9 @@
 //! # Limits that cannot be kept
 //!
 //! A limit below what every logged step costs ends the solve at once, [`Outcome::Infeasible`]. What was solved is
-//! valued anew, and where its policy exceeds a limit after all the outcome is [`Outcome::Unconfirmed`]: on a restart
-//! chain a policy that never ends an episode meets any limit per episode. Where the linear program has a policy within
+//! valued anew, and where its policy or its bound exceeds a limit after all, or the policy is not where the program has
+//! its mass, the outcome is [`Outcome::Unconfirmed`]: on a restart chain a policy that never ends an episode meets any
+//! limit per episode, and at `γ = 1` a program may share mass among closed classes as no policy does. Where the linear program has a policy within
 //! the limits but no policy's upper bound is, the outcome is [`Outcome::BoundOverLimit`].
 //!
 //! # The policy
@@ -54,6 +55,7 @@ use coptidice_core::{
 use serde::{Deserialize, Serialize};
 
 use crate::baselines::{Spibb, SpibbSolution};
+use crate::dice::units::{largest, unit};
 use crate::dice::{self, BoundProblem, DiceError, Effort, Problem, Samples, Solution};
 use crate::evaluation::{Evaluation, Evaluator};
 use crate::generate::GenerateError;
@@ -510,12 +512,12 @@ pub fn solve(logs: &Logs<'_>, options: &LogOptions<'_>) -> Result<LogSolution, L
     let read = estimate.reading(&mut evaluator, &policy, &evaluation, limits, &bounds)?;
     let logged = estimate.reading(&mut evaluator, &behaviour, &behaviour_evaluation, limits, &[])?;
     let solved = found.outcome.is_usable();
-    let outcome = if solved && options.algorithm.keeps_limits() && !keeps(&read, &logged, &estimate.converted)
-    {
-        Outcome::Unconfirmed
-    } else {
-        found.outcome
+    let kept = || !options.algorithm.keeps_limits() || keeps(&read, &logged, &estimate.converted);
+    let as_promised = || {
+        let pairs = found.occupancy.iter().zip(&evaluation.occupancy);
+        options.algorithm == LogAlgorithm::Bc || pairs.map(|(d, e)| (d - e).abs()).sum::<f64>() <= PROMISE
     };
+    let outcome = if solved && !(kept() && as_promised()) { Outcome::Unconfirmed } else { found.outcome };
     Ok(LogSolution {
         outcome,
         sources,
@@ -556,22 +558,27 @@ fn out_of_reach(logs: &Logs<'_>, estimate: &Estimate, limits: &[CostLimit]) -> b
 /// them and the behaviour's cost: a hundred times what programs are solved to.
 const KEPT_TOLERANCE: f64 = 1e-6;
 
+/// How far a policy's occupancy may be, in total, from that of the program it was read from. More shows that the program
+/// was free to say where mass is that no policy brings there: among several closed classes at `γ = 1`.
+const PROMISE: f64 = 1e-4;
+
 /// Whether a policy, as read on the estimated CMDP, keeps every limit, and every bound bounds its own estimate.
 ///
 /// Constraints on a restart chain hold of a policy that never ends its episodes, whatever the limit: what counts is
 /// the total of an episode.
 fn keeps(found: &Reading, behaviour: &Reading, converted: &[bool]) -> bool {
     found.costs.iter().zip(&behaviour.costs).zip(converted).all(|((cost, logged), &converted)| {
+        // What settles by iteration, settles to its own tolerance.
+        let tolerance = if converted { 2.0 * LIMIT_TOLERANCE } else { KEPT_TOLERANCE };
         let bounded = cost.upper_bound.is_none_or(|bound| {
             let size = bound.abs().max(cost.constrained.abs()).max(logged.constrained.abs());
             cost.constrained - bound <= KEPT_TOLERANCE * size
+                && bound - cost.constraint_limit <= tolerance * size.max(cost.constraint_limit.abs())
         });
         // The very figure that is reported.
         let Some(value) = cost.in_limit_unit() else { return false };
         let (CostLimit::PerStep { limit } | CostLimit::PerEpisode { limit, .. }) = cost.limit;
         let size = logged.in_limit_unit().unwrap_or(0.0);
-        // What settles by iteration, settles to its own tolerance.
-        let tolerance = if converted { 2.0 * LIMIT_TOLERANCE } else { KEPT_TOLERANCE };
         bounded && value - limit <= tolerance * value.abs().max(limit.abs()).max(size.abs())
     })
 }
@@ -708,6 +715,7 @@ impl Program<'_> {
             LogAlgorithm::Coptidice => LogAlgorithm::Naive,
             other => other,
         };
+        let size = unit(largest(estimate.model.reward()));
         for _ in 0..20 {
             self.set_offset(estimate, offset)?;
             let found = self.solve(algorithm)?;
@@ -722,7 +730,7 @@ impl Program<'_> {
             }
             let next = dot(&found.occupancy, estimate.model.reward()) / ends;
             self.start = found.solution;
-            let settled = (next - offset).abs() <= OFFSET_TOLERANCE * (1.0 + next.abs());
+            let settled = (next - offset).abs() <= OFFSET_TOLERANCE * (size + next.abs());
             offset = next;
             if settled {
                 break;
@@ -783,9 +791,14 @@ impl Program<'_> {
                 dice::coptidice(&problem, &bound, self.start.as_ref(), effort)?
             }
         };
+        // Where the search ended far from any solution its weights may be beyond all numbers.
+        let finite = solution.occupancy.iter().all(|d| d.is_finite());
         Ok(Found {
-            outcome: solution.outcome,
-            occupancy: solution.occupancy.clone(),
+            outcome: match solution.outcome {
+                outcome if outcome.is_usable() && !finite => Outcome::IterationLimit,
+                outcome => outcome,
+            },
+            occupancy: if finite { solution.occupancy.clone() } else { vec![0.0; m.pairs()] },
             lambda: solution.lambda.clone(),
             certificate: Some(solution.certificate),
             solution: Some(solution),

@@ -10,6 +10,7 @@
 use coptidice_core::{Cmdp, CmdpError};
 
 use super::{Answer, LpSolution};
+use crate::dice::units::largest;
 use crate::linalg::flow::Tables;
 use crate::linalg::spd::{dot, solve_small};
 use crate::outcome::Outcome;
@@ -22,8 +23,8 @@ const GAIN: f64 = 1e-12;
 /// The power of two next to the largest number of a table: a unit in which the table is of order one, and in which nothing
 /// is rounded.
 fn unit(table: &[f64]) -> f64 {
-    let largest = table.iter().fold(0.0_f64, |x, v| x.max(v.abs()));
-    if largest > 0.0 { largest.log2().round().exp2() } else { 1.0 }
+    let size = largest(table);
+    if size > 0.0 { size.log2().round().exp2() } else { 1.0 }
 }
 
 /// Workspace for CMDPs of one number of states.
@@ -155,7 +156,8 @@ impl LpSolver {
             return Err(CmdpError::Gamma(m.gamma()));
         }
         let answer = self.solve_tables(m, limits);
-        Ok(super::finish(m, limits, answer))
+        let size = largest(m.reward());
+        Ok(super::finish(m, limits, answer, size))
     }
 
     /// The same for any set of pairs; the occupancy is over those pairs.

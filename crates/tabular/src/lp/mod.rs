@@ -70,7 +70,7 @@ pub fn solve(m: &Cmdp, limits: &[f64]) -> Result<LpSolution, CmdpError> {
     if m.gamma() < 1.0 {
         return LpSolver::new(m.states()).solve(m, limits);
     }
-    Ok(finish(m, limits, interior_point::solve(m, limits)))
+    Ok(finish(m, limits, interior_point::solve(m, limits), largest(m.reward())))
 }
 
 /// As [`solve`], restricted to pairs with `support(s,a) > 0` (`eq:lp_empirical` with `α = 0`). Where nothing can
@@ -92,7 +92,7 @@ pub fn solve_in_support(m: &Cmdp, limits: &[f64], support: &[f64]) -> Result<LpS
             dual_objective: f64::NEG_INFINITY,
             iterations: 0,
         };
-        return Ok(finish(m, limits, answer));
+        return Ok(finish(m, limits, answer, largest(m.reward())));
     };
     let mut answer = if m.gamma() < 1.0 {
         LpSolver::new(reduced.n()).solve_tables(&reduced, limits)
@@ -103,7 +103,7 @@ pub fn solve_in_support(m: &Cmdp, limits: &[f64], support: &[f64]) -> Result<LpS
         occupancy[pair as usize] = d;
     }
     answer.occupancy = occupancy;
-    Ok(finish(m, limits, answer))
+    Ok(finish(m, limits, answer, largest(m.reward())))
 }
 
 /// As [`solve_in_support`] for the reward per *episode*, `max E_d[R]/E_d[1{end}]`, in a restart chain at `γ = 1`.
@@ -128,7 +128,9 @@ pub fn solve_per_episode(m: &Cmdp, limits: &[f64], support: &[f64]) -> Result<(L
         occupancy[pair as usize] = d;
     }
     answer.occupancy = occupancy;
-    Ok((finish(&less_at_ends(m, ratio)?, limits, answer), ratio))
+    // Where all episodes earn the same nothing but rounding is left of the rewards.
+    let size = largest(m.reward()).max(ratio.abs());
+    Ok((finish(&less_at_ends(m, ratio)?, limits, answer, size), ratio))
 }
 
 /// The CMDP with reward `R − ρ·1{end}`.
@@ -140,8 +142,8 @@ pub(crate) fn less_at_ends(m: &Cmdp, ratio: f64) -> Result<Cmdp, CmdpError> {
     Cmdp::new(parts)
 }
 
-/// Values, residuals and the outcome they warrant.
-fn finish(m: &Cmdp, limits: &[f64], answer: Answer) -> LpSolution {
+/// Values, residuals and the outcome they warrant. `reward_size`: of what the objective's terms are made.
+fn finish(m: &Cmdp, limits: &[f64], answer: Answer, reward_size: f64) -> LpSolution {
     let Answer { mut outcome, occupancy, lambda, dual_objective, iterations } = answer;
     let reward = dot(&occupancy, m.reward());
     let costs: Vec<f64> = m.costs().iter().map(|c| dot(&occupancy, c)).collect();
@@ -160,8 +162,8 @@ fn finish(m: &Cmdp, limits: &[f64], answer: Answer) -> LpSolution {
         let excess_of =
             |((c, l), table): ((&f64, &f64), &Vec<f64>)| (c - l) / (unit(largest(table)) + l.abs());
         let excess = pairs_of().zip(m.costs()).map(excess_of).fold(0.0, f64::max);
-        let of_objective = certificate.duality_gap().max(certificate.complementarity)
-            / (unit(largest(m.reward())) + reward.abs());
+        let of_objective =
+            certificate.duality_gap().max(certificate.complementarity) / (unit(reward_size) + reward.abs());
         outcome = match excess.max(of_objective).max(certificate.flow_residual) {
             worst if worst <= SOLVED => Outcome::Solved,
             worst if worst <= 1e3 * SOLVED => Outcome::AlmostSolved,

@@ -448,6 +448,56 @@ fn the_bound_of_a_cycle_is_its_cost() {
     }
 }
 
+/// Without reward all policies are as good, and `w` is one everywhere until a price tells pairs apart. The bound of that `w`
+/// is that of all measures, and jumps down at once: a limit between is met at a price of nothing.
+#[test]
+fn a_limit_within_the_jump_at_equal_weights_is_met() {
+    let (mut solved, mut all) = (0, 0);
+    for index in 0..60 {
+        let (mut i, _) = instances::drawn(index, 1..2);
+        if i.model.gamma() < 1.0 {
+            continue;
+        }
+        let mut parts = i.model.into_parts();
+        parts.reward.fill(1.0);
+        i.model = Cmdp::new(parts).unwrap();
+        let uniform = Policy::uniform(i.model.states(), i.model.actions()).unwrap();
+        i.data = coptidice_tabular::evaluate(&i.model, &uniform).unwrap().occupancy;
+        let samples = Samples::from_model(&i.model, &i.data).unwrap();
+        let bound = BoundProblem {
+            samples: &samples,
+            epsilon: 1e-2,
+            weight_floor: 0.0,
+            costs: i.model.costs(),
+            last_step_credits: &[0.0],
+        };
+        let solve = |limit: f64| {
+            let problem = Problem {
+                model: &i.model,
+                data_occupancy: &i.data,
+                limits: &[limit],
+                divergence: Divergence::Chi2,
+                alpha: 0.1,
+            };
+            dice::coptidice(&problem, &bound, None, Effort::default()).unwrap()
+        };
+        let free = solve(10.0);
+        assert_eq!(free.outcome, Outcome::Solved, "{index}");
+        assert!(free.w.iter().zip(&i.data).all(|(w, d)| *d == 0.0 || (w - 1.0).abs() <= 1e-9), "{index}");
+        for share in [0.1, 0.5, 0.9] {
+            let limit = free.costs[0] + share * (free.bounds[0].value - free.costs[0]);
+            let found = solve(limit);
+            assert!(found.outcome.is_usable(), "{index} {share}: {:?}", found.certificate);
+            solved += usize::from(found.outcome == Outcome::Solved);
+            all += 1;
+            assert!(found.certificate.complementarity <= 1e-8, "{index} {share}: {:?}", found.certificate);
+            assert!(found.bounds[0].value <= limit + 1e-9, "{index} {share}: {:?}", found.bounds);
+        }
+    }
+    // Where prices have to be so low that `w` hardly tells pairs apart, exponents have few digits left.
+    assert!(all >= 30 && 10 * solved >= 8 * all, "{solved} of {all}");
+}
+
 /// Steps that run out on the way to tighter limits prove nothing of them.
 #[test]
 fn running_out_of_steps_is_no_proof() {

@@ -274,8 +274,9 @@ fn verdict(outcome: Outcome, infeasible: &str, lingers: Option<String>) -> Done 
         ),
         (Outcome::Unconfirmed, Some(lingers)) => eprintln!("{lingers}"),
         (Outcome::Unconfirmed, None) => eprintln!(
-            "the policy found does not keep the limits when it is valued anew, and was not written: raise the limits, \
-             or see whether their unit is right"
+            "the policy found, valued anew, does not keep the limits or is not what the program took it for, and was not \
+             written: raise the limits, or see whether their unit is right; where the log falls into parts that are \
+             never left, use --gamma below 1"
         ),
         (Outcome::IterationLimit, _) => {
             eprintln!("no policy was found within the limit of iterations, and none was written");
@@ -354,11 +355,17 @@ fn print(result: &SolveResult, solution: &LogSolution, seconds: f64, out: &Path)
             value => format!("estimated {value:.4} per {}", cost.limit_unit),
         };
         line(&format!(
-            "{}: {estimate}{bound}; limit {}; logged behaviour {:.4}; lambda {:.4}",
+            "{}: {estimate}{bound}; limit {}; logged behaviour {}; lambda {}",
             cost.name,
             cost.limit,
-            estimate_in_unit(logged),
-            cost.lambda.unwrap_or(0.0)
+            match estimate_in_unit(logged) {
+                value if value.is_nan() => "without end".to_owned(),
+                value => format!("{value:.4}"),
+            },
+            match cost.lambda.unwrap_or(0.0) {
+                lambda if lambda < 1e6 => format!("{lambda:.4}"),
+                lambda => format!("{lambda:.3e}"),
+            }
         ))?;
     }
     line(&format!(

@@ -21,7 +21,7 @@
 //! nothing gains by the addition more. So its bounds stay where they are, the path ends on a ray (as Lemke's method
 //! does where there is no solution), and the limits are infeasible for bounds.
 
-use super::Search;
+use super::{OBJECTIVE_TOLERANCE, Search};
 use crate::outcome::Outcome;
 
 /// Excess that is close enough for Newton's method to do the rest.
@@ -136,6 +136,9 @@ impl Search<'_, '_> {
             let Some(excess) = self.share(&mut prices, k, total, tolerance) else {
                 return Outcome::IterationLimit;
             };
+            if excess <= 0.0 && self.is_complementary(OBJECTIVE_TOLERANCE) {
+                return self.combined(Outcome::Solved);
+            }
             if excess.abs() <= tolerance || bracket.is_closed() {
                 let multipliers = self.dual.multipliers();
                 if let Some(outcome) = self.approach_from_prices() {

@@ -214,6 +214,16 @@ impl Search<'_, '_> {
         close.min(OBJECTIVE_TOLERANCE / self.dual.lambda[k]).max(EXACTEST * close).max(reachable).max(exact)
     }
 
+    /// Whether every bound is within its limit and no slack is worth anything: where a bound jumps over its limit, as it
+    /// does at `γ = 1` where prices of nothing first tell pairs apart, that is all there is to find.
+    fn is_complementary(&self, worth: f64) -> bool {
+        self.values.iter().all(|v| v.outcome.is_usable())
+            && (0..self.limits.len()).all(|k| {
+                let slack = self.slack(k);
+                slack >= -self.tolerance(k) && self.dual.lambda[k] * slack <= worth
+            })
+    }
+
     /// Whether every cost meets its limit in its bound, with complementarity.
     fn meets_limits(&self) -> bool {
         (0..self.limits.len()).all(|k| self.residual(k) <= self.tolerance(k))

@@ -1,12 +1,15 @@
 //! One cost: a bracketed Newton search for the tightened limit whose solution has its bound at the limit asked for.
 
-use super::{DUAL_TOLERANCES, Search};
+use super::{DUAL_TOLERANCES, OBJECTIVE_TOLERANCE, Search};
 use crate::linalg::spd::dot;
 use crate::outcome::Outcome;
 
 /// Solutions without a bound after which the search is given up: the next ones are hardly different, and each takes all
 /// the steps there are.
 const BLIND: usize = 8;
+
+/// Distance in the limit over which a bound that moves with it does not change so much, relative to the change: it jumps.
+const STEEPEST: f64 = 1e-3;
 
 /// What is known of the lower end of the bracket.
 #[derive(Clone, Copy, PartialEq)]
@@ -26,6 +29,24 @@ impl Search<'_, '_> {
         let slope = dot(&self.gradients[0], &d_w) / self.dual.cost_of(0, &d_w);
         // At a kink the one-sided derivatives of cost and bound may disagree; the bracket does the rest.
         if slope.is_finite() { slope.clamp(0.2, 5.0) } else { 1.0 }
+    }
+
+    /// The solution at the lower end of the bracket, where its bound met the limit, if what is left of the limit is worth
+    /// nothing.
+    fn at_lower_end(&mut self, low: f64) -> Option<Outcome> {
+        self.dual.limits[0] = low;
+        let outcome = self.at_limits();
+        if !outcome.is_usable() {
+            return None;
+        }
+        if self.is_complementary(OBJECTIVE_TOLERANCE) {
+            return Some(self.combined(outcome));
+        }
+        let almost = 1e3 * OBJECTIVE_TOLERANCE * (1.0 + self.dual.objectives().0.abs());
+        self.is_complementary(almost).then(|| match self.combined(outcome) {
+            Outcome::Solved => Outcome::AlmostSolved,
+            other => other,
+        })
     }
 
     pub(super) fn one_limit(&mut self, naive: Outcome) -> Outcome {
@@ -60,10 +81,17 @@ impl Search<'_, '_> {
                 high = target;
             } else {
                 (low, below) = (target, Below::Met);
+                let jumps = high - target <= STEEPEST * self.slack(0);
+                if jumps && self.is_complementary(OBJECTIVE_TOLERANCE) {
+                    return self.combined(outcome);
+                }
             }
             if below == Below::Met && !moved && high - low <= DUAL_TOLERANCES * self.dual.tolerance() {
                 // The dual does not tell the limits left apart. That is not close enough where the bound moves much
                 // more than one to one.
+                if let Some(found) = self.at_lower_end(low) {
+                    return found;
+                }
                 return match self.combined(outcome) {
                     Outcome::Solved => Outcome::AlmostSolved,
                     other => other,
@@ -72,6 +100,11 @@ impl Search<'_, '_> {
             if high.is_finite() && high - low <= 1e-13 * (1.0 + high.abs()) {
                 // Even the least cost has a bound above the limit, if it is the bound. Where the limit was met at the
                 // lower end the bound jumps over it, and where steps ran out there only another method knows the least.
+                if below == Below::Met
+                    && let Some(found) = self.at_lower_end(low)
+                {
+                    return found;
+                }
                 let decided = match below {
                     Below::OutOfReach => true,
                     Below::Unsolved => self.is_least(&[1.0]),
