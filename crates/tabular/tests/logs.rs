@@ -329,6 +329,44 @@ fn a_bound_that_no_policy_brings_under_the_limit_is_told_from_limits_that_none_k
     assert_eq!(solve(&c.logs(), &o).unwrap().outcome, Outcome::BoundOverLimit);
 }
 
+/// Where every episode earns the same, what is left of the rewards per episode is rounding.
+#[test]
+fn episodes_that_all_earn_the_same_are_no_riddle_to_linear_programs() {
+    let mut c = simulate(200);
+    c.reward = c.terminal.iter().map(|&ends| if ends { 1.0 } else { 0.0 }).collect();
+    for algorithm in [LogAlgorithm::Lp, LogAlgorithm::Spibb] {
+        let limits = per_episode([0.9 * c.per_episode(&c.costs[0]), 100.0], &c);
+        let found = solve(&c.logs(), &options(algorithm, limits)).unwrap();
+        assert_eq!(found.outcome, Outcome::Solved, "{algorithm:?}");
+        assert!((found.estimate.reward_per_episode.unwrap() - 1.0).abs() < 1e-9, "{algorithm:?}");
+    }
+}
+
+/// From the first state one leads by luck into a good part or a bad one, which are never left. A program at `γ = 1` shares
+/// the mass between them as it likes; no policy does.
+#[test]
+fn parts_that_are_never_left_are_not_shared_out() {
+    let mut c = Columns::default();
+    for episode in 0..40 {
+        c.starts.push(c.state.len());
+        let (action, part) = (episode % 2, if (episode / 2) % 5 < 1 + 3 * (episode % 2) { 1 } else { 2 });
+        c.push(0, action as u32, 0.0, [0.0, 0.0], part, false);
+        for step in 0..20 {
+            c.push(part, step % 2, f64::from(2 - part), [0.1, 0.0], part, false);
+        }
+    }
+    let per_step = [5.0, 5.0].map(|limit| CostLimit::PerStep { limit });
+    for algorithm in [LogAlgorithm::Lp, LogAlgorithm::Naive, LogAlgorithm::Optidice] {
+        let mut o = options(algorithm, per_step.to_vec());
+        o.alpha = Some(0.01);
+        assert_eq!(solve(&c.logs(), &o).unwrap().outcome, Outcome::Unconfirmed, "{algorithm:?}");
+        o.gamma = 0.99;
+        let found = solve(&c.logs(), &o).unwrap();
+        assert_eq!(found.outcome, Outcome::Solved, "{algorithm:?}");
+        assert!(found.policy.row(0)[1] > 0.9, "{algorithm:?}: {:?}", found.policy.row(0));
+    }
+}
+
 /// From state 1 no logged step leads to the end, and the behaviour is sure to enter it.
 #[test]
 fn behaviour_that_never_ends_has_no_totals() {
