@@ -342,6 +342,30 @@ fn episodes_that_all_earn_the_same_are_no_riddle_to_linear_programs() {
     }
 }
 
+/// A log on which the search over prices ends where the exponential divergence's weights are beyond all numbers.
+#[test]
+fn weights_beyond_all_numbers_are_no_policy() {
+    let mut c = Columns::default();
+    let mut episode = "";
+    for line in include_str!("../../../fixtures/tabular/overflow.csv").lines().skip(1) {
+        let cells: Vec<&str> = line.split(',').collect();
+        if cells[0] != episode {
+            episode = cells[0];
+            c.starts.push(c.state.len());
+        }
+        let id = |column: usize| cells[column].parse::<u32>().unwrap();
+        let number = |column: usize| cells[column].parse::<f64>().unwrap();
+        c.push(id(1), id(2), number(3), [number(4), number(5)], id(6), cells[7] == "1");
+    }
+    let mut o = options(LogAlgorithm::Coptidice, per_episode([0.855, 1.035], &c));
+    o.divergence = Divergence::Kl;
+    let found = solve(&c.logs(), &o).unwrap();
+    let ended_at = found.solution.unwrap().occupancy;
+    assert!(ended_at.iter().any(|d| !d.is_finite()), "the log is one of another kind: {ended_at:?}");
+    assert!(!found.outcome.is_usable(), "{:?}", found.certificate);
+    assert!(found.policy.probabilities().iter().all(|p| p.is_finite()));
+}
+
 /// From the first state one leads by luck into a good part or a bad one, which are never left. A program at `γ = 1` shares
 /// the mass between them as it likes; no policy does.
 #[test]
