@@ -366,7 +366,7 @@ impl Checker<'_> {
         for episode in &self.log.episodes {
             // The last two actions that differ.
             let mut held: [Option<f64>; 2] = [None; 2];
-            for row in episode.start..episode.start + episode.len {
+            for row in episode.rows() {
                 let value = f64::from(values[row * dim + component]);
                 if held[1] == Some(value) {
                     continue;

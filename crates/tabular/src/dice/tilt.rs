@@ -304,19 +304,13 @@ impl<'a> Tilt<'a> {
         if self.samples.restarts { initial.map(|&(s, p)| p * chi[s as usize]).sum() } else { 0.0 }
     }
 
-    /// What the normalisation takes off an exponent. In this form nothing cancels where `w` is close to its mean and `ζ`
-    /// large.
-    fn pull(&self, w: f64, zeta: f64) -> f64 {
-        zeta * (w - self.normalised_to.unwrap_or(0.0))
-    }
-
     /// The largest exponent over samples, or a bound of it that some sample attains.
-    fn shift(&self, chi: &[f64], zeta: f64, end_value: f64) -> f64 {
+    fn shift(&self, chi: &[f64], pull: impl Fn(f64) -> f64, end_value: f64) -> f64 {
         let s = self.samples;
         let chi_max = chi.iter().fold(f64::NEG_INFINITY, |x, &c| x.max(c));
         let mut shift = if self.merged.mass > 0.0 { self.merged.u } else { f64::NEG_INFINITY };
         for a in &self.active {
-            let base = a.w * (a.cost - chi[a.state]) - self.pull(a.w, zeta);
+            let base = a.w * (a.cost - chi[a.state]) - pull(a.w);
             let reach = a.w * s.gamma;
             if a.full {
                 shift = shift.max(base + reach * chi_max);
@@ -326,8 +320,7 @@ impl<'a> Tilt<'a> {
                 }
             }
             if a.end_mass > 0.0 {
-                let value = a.w * (a.end_cost + s.gamma * end_value - chi[a.state]);
-                shift = shift.max(value - self.pull(a.w, zeta));
+                shift = shift.max(a.w * (a.end_cost + s.gamma * end_value - chi[a.state]) - pull(a.w));
             }
         }
         shift
@@ -338,11 +331,13 @@ impl<'a> Tilt<'a> {
     pub(crate) fn evaluate(&mut self, chi: &[f64], zeta: f64, beta: f64, epsilon: f64) -> f64 {
         let s = self.samples;
         let end_value = self.end_value(chi);
-        self.merged.u =
-            self.merged.constant - self.pull(self.merged.weight, zeta) + dot(&self.merged.gradient, chi);
         let target = self.normalised_to.unwrap_or(0.0);
+        // What the normalisation takes off an exponent. In this form nothing cancels where `w` is close to its mean and
+        // `ζ` large.
+        let pull = |w: f64| zeta * (w - target);
+        self.merged.u = self.merged.constant - pull(self.merged.weight) + dot(&self.merged.gradient, chi);
         self.slope_offset = zeta * target;
-        let shift = self.shift(chi, zeta, end_value);
+        let shift = self.shift(chi, pull, end_value);
         let (active, u, q) = (&self.active, &mut self.u, &mut self.q);
         let (mut total, mut first) = self.arch.dispatch(
             #[inline(always)]
@@ -352,7 +347,7 @@ impl<'a> Tilt<'a> {
                     let (next, mass) = s.row(a.pair);
                     let len = next.len();
                     let (u, q) = (&mut u[a.start..=a.start + len], &mut q[a.start..=a.start + len]);
-                    let pull = zeta * (a.w - target);
+                    let pull = pull(a.w);
                     let (base, reach) = (a.w * (a.cost - chi[a.state]) - pull, a.w * s.gamma);
                     if a.full {
                         tilt_full(&mut u[..len], &mut q[..len], mass, chi, base, reach, beta, shift);

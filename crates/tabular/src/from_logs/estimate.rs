@@ -5,7 +5,7 @@ use coptidice_core::{
     Transitions,
 };
 
-use super::{CostReading, LogError, LogOptions, Logs, Objective, Reading};
+use super::{CostReading, LogError, LogOptions, Logs, Objective, Reading, keeps};
 use crate::counts::Counts;
 use crate::dice::DiceError;
 use crate::evaluation::{Evaluation, Evaluator};
@@ -78,8 +78,7 @@ impl Estimate {
         let mut scales = Vec::new();
         let mut converted = Vec::new();
         for (index, limit) in limits.iter().enumerate() {
-            let varying =
-                matches!(limit, CostLimit::PerEpisode { horizon: EpisodeHorizon::Varying { .. }, .. });
+            let varying = is_total_of_varying(limit);
             converted.push(varying && gamma < 1.0);
             if varying && gamma < 1.0 {
                 credits.push(0.0);
@@ -145,13 +144,8 @@ impl Estimate {
     /// Refuses limits on totals of episodes of which none ends. Resampled logs may have none: they only give values per
     /// step.
     pub(super) fn check_ends(&self, limits: &[CostLimit]) -> Result<(), LogError> {
-        let of_totals = |l: &CostLimit| {
-            matches!(l, CostLimit::PerEpisode { horizon: EpisodeHorizon::Varying { .. }, .. })
-        };
-        let t = self.model.transitions();
-        let any_end = || (0..self.counts.len()).any(|pair| t.end_probability(pair) > 0.0);
-        match limits.iter().position(of_totals) {
-            Some(index) if !any_end() => Err(LogError::NoEnds { index }),
+        match limits.iter().position(is_total_of_varying) {
+            Some(index) if !self.model.transitions().has_ends() => Err(LogError::NoEnds { index }),
             _ => Ok(()),
         }
     }
@@ -280,6 +274,18 @@ impl Estimate {
         Ok((ends > LEAST_ENDS && ends.is_finite()).then_some(Totals { occupancy, ends }))
     }
 
+    /// The reward per step of a policy that keeps every limit by the estimate.
+    pub(super) fn reward_if_kept(
+        &self,
+        evaluator: &mut Evaluator,
+        policy: &Policy,
+        limits: &[CostLimit],
+    ) -> Result<Option<f64>, LogError> {
+        let evaluation = evaluator.evaluate(&self.model, policy)?;
+        let read = self.reading(evaluator, policy, &evaluation, limits, &[])?;
+        Ok(keeps(&read, &read, &self.converted).then_some(evaluation.reward))
+    }
+
     /// Refuses a behaviour that never ends its episodes, whose totals would be measured by.
     pub(super) fn check_behaviour(
         &self,
@@ -355,6 +361,11 @@ impl Estimate {
         }
         Ok(change)
     }
+}
+
+/// Whether a limit is on the totals of episodes of varying length.
+fn is_total_of_varying(limit: &CostLimit) -> bool {
+    matches!(limit, CostLimit::PerEpisode { horizon: EpisodeHorizon::Varying { .. }, .. })
 }
 
 /// Ends per step below which a policy is taken never to end: an episode of 1e12 steps. Solvers leave such traces of

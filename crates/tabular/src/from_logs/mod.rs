@@ -35,8 +35,8 @@
 //! A limit below what every logged step costs ends the solve at once, [`Outcome::Infeasible`]. What was solved is
 //! valued anew, and where its policy or its bound exceeds a limit after all, or the policy is not where the program has
 //! its mass, the outcome is [`Outcome::Unconfirmed`]: on a restart chain a policy that never ends an episode meets any
-//! limit per episode, and at `γ = 1` a program may share mass among closed classes as no policy does. Where the linear program has a policy within
-//! the limits but no policy's upper bound is, the outcome is [`Outcome::BoundOverLimit`].
+//! limit per episode, and at `γ = 1` a program may share mass among closed classes as no policy does. Where the linear
+//! program has a policy within the limits but no policy's upper bound is, the outcome is [`Outcome::BoundOverLimit`].
 //!
 //! # The policy
 //!
@@ -461,12 +461,10 @@ pub fn solve(logs: &Logs<'_>, options: &LogOptions<'_>) -> Result<LogSolution, L
         if found.outcome.is_usable() {
             met = Some(program.limits.clone());
             let change = estimate.convert_limits(&mut evaluator, &policy, limits)?;
-            let evaluation = evaluator.evaluate(&m, &policy)?;
-            let read = estimate.reading(&mut evaluator, &policy, &evaluation, limits, &[])?;
-            if keeps(&read, &read, &estimate.converted)
-                && best.as_ref().is_none_or(|(reward, _)| evaluation.reward > *reward)
+            if let Some(reward) = estimate.reward_if_kept(&mut evaluator, &policy, limits)?
+                && best.as_ref().is_none_or(|(best, _)| reward > *best)
             {
-                best = Some((evaluation.reward, found.clone()));
+                best = Some((reward, found.clone()));
             }
             if change <= LIMIT_TOLERANCE {
                 break;
@@ -490,9 +488,8 @@ pub fn solve(logs: &Logs<'_>, options: &LogOptions<'_>) -> Result<LogSolution, L
         (policy, sources) = read_off(&estimate, &behaviour, &found.occupancy, &data_occupancy);
     }
     if settling {
-        let evaluation = evaluator.evaluate(&m, &policy)?;
-        let read = estimate.reading(&mut evaluator, &policy, &evaluation, limits, &[])?;
-        let kept = found.outcome.is_usable() && keeps(&read, &read, &estimate.converted);
+        let kept =
+            found.outcome.is_usable() && estimate.reward_if_kept(&mut evaluator, &policy, limits)?.is_some();
         if let (false, Some((_, earlier))) = (kept, best) {
             found = earlier;
             (policy, sources) = read_off(&estimate, &behaviour, &found.occupancy, &data_occupancy);

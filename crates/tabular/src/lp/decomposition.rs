@@ -156,8 +156,7 @@ impl LpSolver {
             return Err(CmdpError::Gamma(m.gamma()));
         }
         let answer = self.solve_tables(m, limits);
-        let size = largest(m.reward());
-        Ok(super::finish(m, limits, answer, size))
+        Ok(super::finish(m, limits, answer))
     }
 
     /// The same for any set of pairs; the occupancy is over those pairs.

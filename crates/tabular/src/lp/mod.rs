@@ -70,7 +70,7 @@ pub fn solve(m: &Cmdp, limits: &[f64]) -> Result<LpSolution, CmdpError> {
     if m.gamma() < 1.0 {
         return LpSolver::new(m.states()).solve(m, limits);
     }
-    Ok(finish(m, limits, interior_point::solve(m, limits), largest(m.reward())))
+    Ok(finish(m, limits, interior_point::solve(m, limits)))
 }
 
 /// As [`solve`], restricted to pairs with `support(s,a) > 0` (`eq:lp_empirical` with `α = 0`). Where nothing can
@@ -92,7 +92,7 @@ pub fn solve_in_support(m: &Cmdp, limits: &[f64], support: &[f64]) -> Result<LpS
             dual_objective: f64::NEG_INFINITY,
             iterations: 0,
         };
-        return Ok(finish(m, limits, answer, largest(m.reward())));
+        return Ok(finish(m, limits, answer));
     };
     let mut answer = if m.gamma() < 1.0 {
         LpSolver::new(reduced.n()).solve_tables(&reduced, limits)
@@ -103,7 +103,7 @@ pub fn solve_in_support(m: &Cmdp, limits: &[f64], support: &[f64]) -> Result<LpS
         occupancy[pair as usize] = d;
     }
     answer.occupancy = occupancy;
-    Ok(finish(m, limits, answer, largest(m.reward())))
+    Ok(finish(m, limits, answer))
 }
 
 /// As [`solve_in_support`] for the reward per *episode*, `max E_d[R]/E_d[1{end}]`, in a restart chain at `γ = 1`.
@@ -130,7 +130,7 @@ pub fn solve_per_episode(m: &Cmdp, limits: &[f64], support: &[f64]) -> Result<(L
     answer.occupancy = occupancy;
     // Where all episodes earn the same nothing but rounding is left of the rewards.
     let size = largest(m.reward()).max(ratio.abs());
-    Ok((finish(&less_at_ends(m, ratio)?, limits, answer, size), ratio))
+    Ok((finish_in_size(&less_at_ends(m, ratio)?, limits, answer, size), ratio))
 }
 
 /// The CMDP with reward `R − ρ·1{end}`.
@@ -142,8 +142,13 @@ pub(crate) fn less_at_ends(m: &Cmdp, ratio: f64) -> Result<Cmdp, CmdpError> {
     Cmdp::new(parts)
 }
 
-/// Values, residuals and the outcome they warrant. `reward_size`: of what the objective's terms are made.
-fn finish(m: &Cmdp, limits: &[f64], answer: Answer, reward_size: f64) -> LpSolution {
+/// Values, residuals and the outcome they warrant.
+fn finish(m: &Cmdp, limits: &[f64], answer: Answer) -> LpSolution {
+    finish_in_size(m, limits, answer, largest(m.reward()))
+}
+
+/// The same where the objective's terms are of another size than what is left of the rewards.
+fn finish_in_size(m: &Cmdp, limits: &[f64], answer: Answer, reward_size: f64) -> LpSolution {
     let Answer { mut outcome, occupancy, lambda, dual_objective, iterations } = answer;
     let reward = dot(&occupancy, m.reward());
     let costs: Vec<f64> = m.costs().iter().map(|c| dot(&occupancy, c)).collect();

@@ -110,7 +110,8 @@ pub(crate) fn primal(i: &Instance, alpha: f64) -> Result<(Vec<f64>, f64), Solver
 }
 
 /// The cost bound as a maximisation over the measure itself (`eq:cost_ub_objective`), an exponential-cone program:
-/// `max Σ q_n u_n, Σ q_n ln(q_n/p_n) ≤ ε` with the flow of `q·w` balanced, and at `γ = 1` normalised. Every sample has a fixed initial state,
+/// `max Σ q_n u_n, Σ q_n ln(q_n/p_n) ≤ ε` with the flow of `q·w` balanced, and at `γ = 1` normalised. Every sample has a
+/// fixed initial state,
 /// so that `s0` needs no measure of its own; at `γ = 1` it has no part in the program. A step without a next state ends
 /// the episode.
 pub(crate) fn bound_primal(

@@ -27,6 +27,11 @@ fn instance() -> impl Strategy<Value = Instance> {
     )
 }
 
+/// The bound of a model's only cost, without a floor or a credit.
+fn bound_of_one<'a>(model: &'a Cmdp, samples: &'a Samples, epsilon: f64) -> BoundProblem<'a> {
+    BoundProblem { samples, epsilon, weight_floor: 0.0, costs: model.costs(), last_step_credits: &[0.0] }
+}
+
 /// What residuals are multiplied with in a duality gap: the size of the multipliers.
 fn multipliers(found: &dice::Solution) -> f64 {
     let nu = found.nu.iter().fold(0.0_f64, |x, v| x.max(v.abs()));
@@ -145,9 +150,7 @@ proptest! {
         let w = dice::optidice(&problem, Effort::default()).unwrap().w;
         let samples = Samples::with_floor(&i.model, &i.data, floor).unwrap();
         let list = samples_of(&i, floor);
-        let bound = BoundProblem {
-            samples: &samples, epsilon, weight_floor: 0.0, costs: i.model.costs(), last_step_credits: &[0.0],
-        };
+        let bound = bound_of_one(&i.model, &samples, epsilon);
         let found = dice::cost_bound(&i.model, &bound, 0, &w, Effort::default()).unwrap();
         if let Some(value) = bound_primal(&i, &list, &w, i.model.cost(0), epsilon) {
             // A slack radius makes it a linear program in the limit τ → 0, where exponents resolve less: the flow may
@@ -311,13 +314,7 @@ fn a_search_along_the_edge_of_what_can_be_met_decides() {
         alpha: 0.2,
     };
     let samples = Samples::from_model(&model, &data).unwrap();
-    let bound = BoundProblem {
-        samples: &samples,
-        epsilon: 0.01,
-        weight_floor: 0.0,
-        costs: model.costs(),
-        last_step_credits: &[0.0],
-    };
+    let bound = bound_of_one(&model, &samples, 0.01);
     let found = dice::coptidice(&problem, &bound, None, Effort::default()).unwrap();
     assert!(found.outcome != Outcome::IterationLimit, "{:?}", found.certificate);
 }
@@ -396,13 +393,7 @@ fn the_bound_of_a_loop_is_its_cost() {
                 let mut w = [dust; 4];
                 w[4 - pair] = 0.0;
                 w[pair] = 1.0 / data[pair];
-                let bound = BoundProblem {
-                    samples: &samples,
-                    epsilon,
-                    weight_floor: 0.0,
-                    costs: model.costs(),
-                    last_step_credits: &[0.0],
-                };
+                let bound = bound_of_one(&model, &samples, epsilon);
                 let found = dice::cost_bound(&model, &bound, 0, &w, Effort::default()).unwrap();
                 assert_eq!(found.outcome, Outcome::Solved, "{pair} {dust:e} {found:?}");
                 // The rest of the weights move the bound by at most their own size.
@@ -434,13 +425,7 @@ fn the_bound_of_a_cycle_is_its_cost() {
         let w: Vec<f64> = occupancy.occupancy.iter().zip(data).map(|(d, data)| d / data).collect();
         let samples = Samples::from_model(&model, &data).unwrap();
         for epsilon in [1e-4, 1e-2] {
-            let bound = BoundProblem {
-                samples: &samples,
-                epsilon,
-                weight_floor: 0.0,
-                costs: model.costs(),
-                last_step_credits: &[0.0],
-            };
+            let bound = bound_of_one(&model, &samples, epsilon);
             let found = dice::cost_bound(&model, &bound, 0, &w, Effort::default()).unwrap();
             assert_eq!(found.outcome, Outcome::Solved, "{found:?}");
             assert!((found.value - occupancy.costs[0]).abs() <= 1e-12, "{found:?} {}", occupancy.costs[0]);
@@ -464,13 +449,7 @@ fn a_limit_within_the_jump_at_equal_weights_is_met() {
         let uniform = Policy::uniform(i.model.states(), i.model.actions()).unwrap();
         i.data = coptidice_tabular::evaluate(&i.model, &uniform).unwrap().occupancy;
         let samples = Samples::from_model(&i.model, &i.data).unwrap();
-        let bound = BoundProblem {
-            samples: &samples,
-            epsilon: 1e-2,
-            weight_floor: 0.0,
-            costs: i.model.costs(),
-            last_step_credits: &[0.0],
-        };
+        let bound = bound_of_one(&i.model, &samples, 1e-2);
         let solve = |limit: f64| {
             let problem = Problem {
                 model: &i.model,
@@ -512,13 +491,7 @@ fn running_out_of_steps_is_no_proof() {
             alpha: 0.05,
         };
         let samples = Samples::from_model(&i.model, &i.data).unwrap();
-        let bound = BoundProblem {
-            samples: &samples,
-            epsilon: 1e-2,
-            weight_floor: 0.0,
-            costs: i.model.costs(),
-            last_step_credits: &[0.0],
-        };
+        let bound = bound_of_one(&i.model, &samples, 1e-2);
         let found = dice::coptidice(&problem, &bound, None, Effort::default()).unwrap();
         if found.outcome != Outcome::Solved {
             continue;
@@ -581,13 +554,7 @@ fn bounds_stop_growing_where_the_radius_holds_every_distribution() {
         let (i, _) = instances::drawn(index, 1..2);
         let samples = Samples::from_model(&i.model, &i.data).unwrap();
         let bound = |epsilon: f64| {
-            let problem = BoundProblem {
-                samples: &samples,
-                epsilon,
-                weight_floor: 0.0,
-                costs: i.model.costs(),
-                last_step_credits: &[0.0],
-            };
+            let problem = bound_of_one(&i.model, &samples, epsilon);
             let w = vec![1.0; i.data.len()];
             dice::cost_bound(&i.model, &problem, 0, &w, Effort::default()).unwrap()
         };
