@@ -30,6 +30,7 @@ fn config(preset: &str) -> Result<TrainConfig, Box<dyn Error>> {
         cost_names: Vec::new(),
         horizon: EpisodeHorizon::Fixed(1000.0),
         always_terminal: false,
+        any_terminal: false,
         discrete: false,
         noisy: false,
     };

@@ -3,6 +3,7 @@
 //! With `w` from the last parameters, `E_d[x] = E_{d^D}[w x]` for any quantity `x` of a transition. These are the
 //! learner's expectations of the *optimum*, not of the policy drawn from it, which has to be evaluated in its own right.
 
+use coptidice_core::LimitUnit;
 use coptidice_core::rng::stream;
 use coptidice_nn::Pool;
 use rand::RngExt as _;
@@ -23,9 +24,9 @@ pub struct Estimates {
     pub weights: Vec<f32>,
     /// The log's rows are visited at this stride.
     pub stride: usize,
-    /// Mean of `w`: 1 where the flow constraints are met (less where terminals end a discounted process early).
+    /// Mean of `w`: 1 where the flow constraints are met, less where terminals end a discounted process.
     pub mean_weight: f64,
-    /// `E[w r]`, reward per step.
+    /// `E[w r] / E[w]`, reward of a step.
     pub reward: f64,
     /// `E[w 1{last step}]`, episodes per step, in the restart chain (`gamma = 1`).
     pub episodes_per_step: Option<f64>,
@@ -38,11 +39,61 @@ pub struct Estimates {
 pub struct CostEstimate {
     /// Name of the cost.
     pub name: String,
-    /// `E[w c]`, cost per step.
+    /// `E[w c] / E[w]`, cost of a step.
     pub per_step: f64,
     /// `E[w c] / E[w 1{last step}]`, cost per episode: exact in the restart chain (`gamma = 1`), and meaningless
     /// elsewhere, where it is `None`.
     pub per_episode: Option<f64>,
+}
+
+impl CostEstimate {
+    /// In the unit of `limit`. Totals that are not known are made of as many steps as make a limit per step one per
+    /// episode: what both have in common is how far they are over it.
+    #[must_use]
+    pub fn in_unit_of(&self, limit: &EstimateLimit) -> f64 {
+        match (*limit, self.per_episode) {
+            (EstimateLimit::PerEpisode { .. }, Some(total)) => total,
+            (EstimateLimit::PerEpisode { limit, per_step }, None) => self.per_step / per_step * limit,
+            (EstimateLimit::PerStep { .. }, _) => self.per_step,
+        }
+    }
+}
+
+/// A limit as estimates are held against it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "unit")]
+pub enum EstimateLimit {
+    /// On what a step costs.
+    PerStep {
+        /// Cost units per step.
+        limit: f64,
+    },
+    /// On the total of an episode of any length.
+    PerEpisode {
+        /// Cost units per episode.
+        limit: f64,
+        /// That of an episode of the mean logged length, cost units per step.
+        per_step: f64,
+    },
+}
+
+impl EstimateLimit {
+    /// The limit in its own unit.
+    #[must_use]
+    pub fn value(&self) -> f64 {
+        match *self {
+            EstimateLimit::PerStep { limit } | EstimateLimit::PerEpisode { limit, .. } => limit,
+        }
+    }
+
+    /// The unit.
+    #[must_use]
+    pub fn unit(&self) -> LimitUnit {
+        match self {
+            EstimateLimit::PerStep { .. } => LimitUnit::Step,
+            EstimateLimit::PerEpisode { .. } => LimitUnit::Episode,
+        }
+    }
 }
 
 /// Visits the log; `None` for a learner without occupancy ratios.
@@ -69,10 +120,12 @@ pub(crate) fn estimate(problem: &Problem<'_>, learner: &mut dyn Learner, pool: &
     };
     let ends =
         (problem.config.gamma == 1.0).then(|| mean(&|row| f64::from(u8::from(data.ends_episode(row)))));
+    let mass = mean(&|_| 1.0);
+    let of_step = |sum: f64| if mass > 0.0 { sum / mass } else { 0.0 };
     let costs = problem.costs.iter().map(|cost| {
-        let per_step = mean(&|row| f64::from(data.costs(row)[cost.column]));
-        let per_episode = ends.filter(|&ends| ends > 0.0).map(|ends| per_step / ends);
-        CostEstimate { name: cost.name.clone(), per_step, per_episode }
+        let sum = mean(&|row| f64::from(data.costs(row)[cost.column]));
+        let per_episode = ends.filter(|&ends| ends > 0.0).map(|ends| sum / ends);
+        CostEstimate { name: cost.name.clone(), per_step: of_step(sum), per_episode }
     });
     let mut in_order = found.iter().copied();
     let weight = |&row: &usize| {
@@ -81,8 +134,8 @@ pub(crate) fn estimate(problem: &Problem<'_>, learner: &mut dyn Learner, pool: &
     Some(Estimates {
         weights: rows.iter().map(weight).collect(),
         stride,
-        mean_weight: mean(&|_| 1.0),
-        reward: mean(&|row| f64::from(data.reward(row))),
+        mean_weight: mass,
+        reward: of_step(mean(&|row| f64::from(data.reward(row)))),
         episodes_per_step: ends,
         costs: costs.collect(),
     })

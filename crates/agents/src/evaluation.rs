@@ -13,7 +13,7 @@
 //! that was trained longest.
 
 use coptidice_core::rng::stream;
-use coptidice_data::{Actions, Transitions};
+use coptidice_data::{Actions, EpisodeEnd, Transitions};
 use coptidice_nn::{Activation, BlockSpec, Pool};
 use coptidice_ope::fqe;
 use rand::RngExt as _;
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::balance::Balance;
 use crate::config::{LogFacts, TrainConfig};
-use crate::estimate::{CostEstimate, Estimates};
+use crate::estimate::{CostEstimate, EstimateLimit, Estimates};
 use crate::policy::{ActError, Acting, Head, NormalizerError, Policy};
 use crate::problem::{ConstrainedCost, Problem};
 
@@ -44,10 +44,13 @@ pub struct PolicyEstimate {
     pub step: u64,
     /// How it acts.
     pub acting: Acting,
-    /// Reward per step, normalised as the dual's `E[w r]`.
+    /// Reward of a step, as the dual's `E[w r] / E[w]`.
     pub reward: f64,
-    /// Costs with limits, per step and (at `gamma = 1`) per episode.
+    /// Costs with limits, of a step and (at `gamma = 1`) of an episode.
     pub costs: Vec<CostEstimate>,
+    /// Mass of the steps that are taken, as the dual's `E[w]`: 1, less where terminals end a discounted process.
+    #[serde(default = "whole")]
+    pub mass: f64,
     /// How far the estimates had settled: largest less smallest of the last rounds, reward first, then costs.
     pub unsettled: Vec<f64>,
     /// How much of what was logged the policy does, from 0 to 1.
@@ -56,6 +59,17 @@ pub struct PolicyEstimate {
     pub rows: usize,
     /// Whether they are of episodes that training did not see.
     pub held_out: bool,
+}
+
+fn whole() -> f64 {
+    1.0
+}
+
+impl PolicyEstimate {
+    /// What is maximised: under a discount steps that are never taken earn nothing.
+    fn objective(&self) -> f64 {
+        self.reward * self.mass
+    }
 }
 
 /// Of every way of acting of the last policy, and of earlier policies; the first is the one that is exported.
@@ -77,16 +91,16 @@ pub enum Gap {
         /// The dual's.
         dual: f64,
     },
-    /// A cost is over its limit, or further above the dual's than a share of the limit.
+    /// A cost is over its limit, or above the dual's by more than a share of the limit.
     Cost {
         /// Which cost.
         name: String,
-        /// Estimated of the policy, cost per step.
+        /// Estimated of the policy, in the unit of the limit.
         policy: f64,
-        /// The dual's.
+        /// The dual's, likewise.
         dual: f64,
-        /// The limit, per step.
-        limit: f64,
+        /// The limit.
+        limit: EstimateLimit,
     },
 }
 
@@ -96,10 +110,15 @@ impl std::fmt::Display for Gap {
             Gap::Reward { policy, dual } => {
                 write!(f, "the policy is estimated to earn {policy:.4} a step, the dual's optimum {dual:.4}")
             }
-            Gap::Cost { name, policy, dual, limit } => write!(
-                f,
-                "the policy's {name} is estimated at {policy:.4} a step, the dual's optimum at {dual:.4}; the limit is {limit:.4}"
-            ),
+            Gap::Cost { name, policy, dual, limit } => {
+                let (unit, value) = (limit.unit(), limit.value());
+                let over = if *policy > value { "OVER" } else { "within" };
+                write!(
+                    f,
+                    "the policy's {name} is estimated at {policy:.4} per {unit}, {over} the limit of {value:.4}; the dual's \
+                     optimum at {dual:.4}"
+                )
+            }
         }
     }
 }
@@ -111,9 +130,9 @@ impl PolicyEvaluation {
         self.ways.first()
     }
 
-    /// Where the chosen policy parts from what the dual promises. `limits` are per step, in the order of the costs.
+    /// Where the chosen policy parts from what the dual promises, `limits` in the order of the costs.
     #[must_use]
-    pub fn gaps(&self, estimates: &Estimates, limits: &[f64]) -> Vec<Gap> {
+    pub fn gaps(&self, estimates: &Estimates, limits: &[EstimateLimit]) -> Vec<Gap> {
         let Some(chosen) = self.chosen() else { return Vec::new() };
         let mut gaps = Vec::new();
         let (policy, dual) = (chosen.reward, estimates.reward);
@@ -121,8 +140,8 @@ impl PolicyEvaluation {
             gaps.push(Gap::Reward { policy, dual });
         }
         for ((cost, promised), &limit) in chosen.costs.iter().zip(&estimates.costs).zip(limits) {
-            let (policy, dual) = (cost.per_step, promised.per_step);
-            if policy > limit.max(dual) + GAP * limit.abs() {
+            let (policy, dual) = (cost.in_unit_of(&limit), promised.in_unit_of(&limit));
+            if policy > limit.value().min(dual + GAP * limit.value().abs()) {
                 gaps.push(Gap::Cost { name: cost.name.clone(), policy, dual, limit });
             }
         }
@@ -200,7 +219,7 @@ fn excess(way: &PolicyEstimate, costs: &[ConstrainedCost]) -> f64 {
 fn best(ways: &[PolicyEstimate], costs: &[ConstrainedCost]) -> Option<usize> {
     let better = |a: &PolicyEstimate, b: &PolicyEstimate| {
         let (of_a, of_b) = (excess(a, costs), excess(b, costs));
-        of_a < of_b || (of_a == of_b && a.reward > b.reward)
+        of_a < of_b || (of_a == of_b && a.objective() > b.objective())
     };
     (0..ways.len()).reduce(|best, way| if better(&ways[way], &ways[best]) { way } else { best })
 }
@@ -261,6 +280,8 @@ impl<'a> EvaluatedLog<'a> {
     ) -> Result<Self, NormalizerError> {
         let data = problem.data;
         let process = process(problem);
+        // Where terminals take mass away, it is evaluated too.
+        let loses_mass = data.episodes().iter().any(|episode| episode.end == EpisodeEnd::Terminal);
         let discount = match process {
             fqe::Process::Discounted { gamma } => gamma as f32,
             fqe::Process::RestartChain | fqe::Process::Episode => 1.0,
@@ -295,6 +316,7 @@ impl<'a> EvaluatedLog<'a> {
                 values.push(data.reward(row));
                 values.extend(problem.costs.iter().map(|cost| data.costs(row)[cost.column]));
                 match process {
+                    fqe::Process::Discounted { .. } if loses_mass => values.push(1.0),
                     fqe::Process::Discounted { .. } => {}
                     fqe::Process::RestartChain => values.push(f32::from(u8::from(last))),
                     fqe::Process::Episode => values.push(1.0),
@@ -394,10 +416,16 @@ impl<'a> EvaluatedLog<'a> {
         let found = pool
             .install(|| fqe::evaluate(&evaluated, &settings, &regression, pool))
             .map_err(|error| error.to_string())?;
-        // What was found is per step or per episode; the last quantity of undiscounted processes leads to the other.
-        let last = found.values.get(1 + cost_count).copied().filter(|&last| last > 0.0);
+        // What was found is per step of the process or per episode. The last quantity leads to the other, or of a
+        // discounted process to steps that are taken.
+        let last = found.values.get(1 + cost_count).copied();
+        let mass = match self.process {
+            fqe::Process::Discounted { .. } => last.unwrap_or(1.0),
+            fqe::Process::RestartChain | fqe::Process::Episode => 1.0,
+        };
+        let last = last.filter(|&last| last > 0.0);
         let [steps, episodes] = match self.process {
-            fqe::Process::Discounted { .. } => [Some(1.0), None],
+            fqe::Process::Discounted { .. } => [Some(mass).filter(|&mass| mass > 0.0), None],
             fqe::Process::RestartChain => [Some(1.0), last],
             fqe::Process::Episode => [last, Some(1.0)],
         };
@@ -412,6 +440,7 @@ impl<'a> EvaluatedLog<'a> {
             acting,
             reward: found.values[0] / steps,
             costs: costs.collect(),
+            mass,
             unsettled: found.unsettled[..=cost_count].iter().map(|unsettled| unsettled / steps).collect(),
             similarity: found.similarity,
             rows: count,
@@ -471,6 +500,7 @@ mod tests {
             acting: Acting::Mean,
             reward,
             costs,
+            mass: 1.0,
             unsettled: vec![0.0; 2],
             similarity: 1.0,
             rows: 1,
@@ -480,7 +510,7 @@ mod tests {
 
     #[test]
     fn limits_come_before_reward_and_the_least_excess_before_both() {
-        let plain = CostConstraint { limit: 0.1, last_step_credit: 0.0 };
+        let plain = CostConstraint { limit: 0.1, ..CostConstraint::default() };
         let cost = |constraint| ConstrainedCost {
             name: "c".to_owned(),
             column: 0,
@@ -498,7 +528,7 @@ mod tests {
         );
         assert_eq!(best(&[], &limits), None);
         // A limit of 1 per episode: its total is compared, whatever that makes per step.
-        let totals = [cost(CostConstraint { limit: 0.0, last_step_credit: 1.0 })];
+        let totals = [cost(CostConstraint { last_step_credit: 1.0, ..CostConstraint::default() })];
         let of_episode = |reward, total| {
             let mut way = way(reward, 0.5);
             way.costs[0].per_episode = Some(total);
@@ -520,13 +550,15 @@ mod tests {
             reward,
             costs: way(0.0, cost).costs,
         };
+        let limit = EstimateLimit::PerStep { limit: 0.1 };
         let gaps = |policy: PolicyEstimate, reward, cost| {
-            PolicyEvaluation { ways: vec![policy], failed: Vec::new() }.gaps(&dual(reward, cost), &[0.1])
+            PolicyEvaluation { ways: vec![policy], failed: Vec::new() }.gaps(&dual(reward, cost), &[limit])
         };
-        assert_eq!(gaps(way(0.8, 0.12), 0.9, 0.1), []);
+        assert_eq!(gaps(way(0.8, 0.09), 0.9, 0.08), []);
         assert_eq!(gaps(way(0.6, 0.0), 0.9, 0.1), [Gap::Reward { policy: 0.6, dual: 0.9 }]);
-        let over = Gap::Cost { name: "c".to_owned(), policy: 0.13, dual: 0.05, limit: 0.1 };
-        assert_eq!(gaps(way(0.9, 0.13), 0.9, 0.05), [over]);
+        let far = |policy, dual| Gap::Cost { name: "c".to_owned(), policy, dual, limit };
+        assert_eq!(gaps(way(0.9, 0.101), 0.9, 0.1), [far(0.101, 0.1)], "over the limit");
+        assert_eq!(gaps(way(0.9, 0.08), 0.9, 0.05), [far(0.08, 0.05)], "within it, and far from what was promised");
         assert_eq!(gaps(way(-1.0, 0.0), -0.9, 0.1), [], "a negative reward has a share of its size to spare");
     }
 

@@ -87,8 +87,9 @@ mod tests {
         let shown =
             check(-0.1, "step", "").map(|limit| InfeasibleLimit { least: f64::from(0.1_f32), ..limit });
         assert!(shown.unwrap().to_string().ends_with("less than 0.1"));
-        // What has ended costs nothing: a policy that ends early may be below.
-        assert!(check(0.5 * least, "step", "gamma = 0.5").is_none());
+        // Under a discount too: ending early makes no step cheaper.
+        assert!(check(0.5 * least, "step", "gamma = 0.5").is_some());
+        assert!(check(least, "step", "gamma = 0.5").is_none());
         assert!(check(-0.1, "step", "algo = \"optidice\"").is_none(), "it keeps no limit");
         let varying = "gamma = 1.0\n";
         let text = "[[limits]]\ncost = \"first\"\nlimit = -0.5\nunit = \"episode\"\n\

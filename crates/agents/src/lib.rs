@@ -39,7 +39,7 @@ mod trained;
 
 pub use checkpoint::{CheckpointError, checkpoints};
 pub use config::{ConfigError, LogFacts, RawConfig, TrainConfig};
-pub use estimate::{CostEstimate, Estimates};
+pub use estimate::{CostEstimate, EstimateLimit, Estimates};
 pub use evaluation::{Gap, PolicyEstimate, PolicyEvaluation};
 pub use feasibility::{InfeasibleLimit, infeasible_limit};
 pub use registry::Algorithm;

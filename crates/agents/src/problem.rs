@@ -11,12 +11,13 @@
 //! Initial states are the first observations of the episodes, drawn independently of the transition.
 //!
 //! Learners see scaled rewards and normalised observations; costs keep their units, less the credit that a limit per
-//! episode of varying length grants to every last step (`coptidice_core::limits`).
+//! episode of varying length grants to every last step, or one per step to every step of a process that ends under a
+//! discount (`coptidice_core::limits`).
 
 use coptidice_core::CostConstraint;
 use coptidice_data::{Actions, EpisodeEnd, Transitions};
 
-use crate::CostEstimate;
+use crate::estimate::{CostEstimate, EstimateLimit};
 use crate::config::{ConfigError, LogFacts, RewardScale, ScaleRule, TrainConfig};
 use crate::policy::Normalizer;
 use crate::registry::Algorithm;
@@ -79,7 +80,7 @@ pub struct ConstrainedCost {
     pub column: usize,
     /// The constraint on the occupancy, cost units per step.
     pub constraint: CostConstraint,
-    /// The constraint's limit, cost units per step; of an episode of the mean logged length where the constraint is on an
+    /// The limit, cost units per step; of an episode of the mean logged length where the constraint is on an
     /// episode's total. It says how large the limit is.
     pub limit_per_step: f64,
     /// Factor of the cost in training: one over its largest logged absolute value (1 where the cost is always zero),
@@ -94,14 +95,23 @@ impl ConstrainedCost {
         self.constraint.limit * self.scale
     }
 
-    /// By how much an estimate exceeds the limit, cost units per step; not positive where it keeps it. Where the
-    /// constraint is on an episode's total, that is compared.
+    /// The limit as estimates are held against it: where the constraint is on an episode's total, that is.
+    #[must_use]
+    pub fn limit(&self) -> EstimateLimit {
+        match self.constraint.last_step_credit {
+            0.0 => EstimateLimit::PerStep { limit: self.limit_per_step },
+            limit => EstimateLimit::PerEpisode { limit, per_step: self.limit_per_step },
+        }
+    }
+
+    /// By how much an estimate exceeds the limit, cost units per step; not positive where it keeps it.
     #[must_use]
     pub fn excess(&self, estimate: &CostEstimate) -> f64 {
-        let credit = self.constraint.last_step_credit;
-        match estimate.per_episode {
-            Some(total) if credit != 0.0 => (total - credit) / credit.abs() * self.limit_per_step.abs(),
-            _ => estimate.per_step - self.limit_per_step,
+        let limit = self.limit();
+        let over = estimate.in_unit_of(&limit) - limit.value();
+        match limit {
+            EstimateLimit::PerStep { .. } => over,
+            EstimateLimit::PerEpisode { limit, per_step } => over / limit.abs() * per_step.abs(),
         }
     }
 }
@@ -125,7 +135,7 @@ pub struct Problem<'a> {
     pub costs: Vec<ConstrainedCost>,
     /// Mean of the scaled rewards: where `mu` starts.
     pub mean_reward: f64,
-    /// Mean of the scaled costs, last steps' credit included, `[K]`.
+    /// Mean of the scaled costs, less their credit, `[K]`.
     pub mean_costs: Vec<f64>,
     /// Mean of `1 - gamma` where the process goes on, of 1 where it ends: what a constant value function loses in a
     /// step, as a share of itself. 0 at `gamma = 1`.
@@ -141,7 +151,7 @@ pub struct ValueScale {
     pub horizon: f64,
     /// Largest absolute scaled reward.
     pub reward: f64,
-    /// Largest absolute scaled cost, last step's credit included, `[K]`.
+    /// Largest absolute scaled cost, its credit included, `[K]`.
     pub costs: Vec<f64>,
 }
 
@@ -204,7 +214,7 @@ impl<'a> Problem<'a> {
             reward: largest(data.rewards().iter().copied()) * reward_scale,
             costs: costs
                 .iter()
-                .map(|cost| 1.0 + cost.constraint.last_step_credit.abs() * cost.scale)
+                .map(|cost| 1.0 + cost.constraint.credit(true).abs() * cost.scale)
                 .collect(),
         };
         Ok(Problem {
@@ -286,30 +296,28 @@ fn constrained_costs(
         .iter()
         .map(|limit| {
             let column = find(&limit.cost)?;
+            let (limit_per_step, _) = limit.limit.both_readings(facts.horizon.mean_steps());
             let constraint = match limit.limit.constraint(config.reading(facts)) {
                 Ok(constraint) => constraint,
                 // Only reported, never enforced: the plain reading per step will do.
-                Err(_) if !config.algo.keeps_limits() => CostConstraint {
-                    limit: limit.limit.both_readings(facts.horizon.mean_steps()).0,
-                    last_step_credit: 0.0,
-                },
+                Err(_) if !config.algo.keeps_limits() => {
+                    CostConstraint { limit: limit_per_step, ..CostConstraint::default() }
+                }
                 Err(error) => return Err(error.into()),
             };
             let top = largest((0..data.len()).map(|i| data.costs(i)[column]));
             let scale = if top > 0.0 { 1.0 / top } else { 1.0 };
-            let limit_per_step = match constraint {
-                CostConstraint { limit, last_step_credit: 0.0 } => limit,
-                CostConstraint { .. } => limit.limit.both_readings(facts.horizon.mean_steps()).0,
-            };
             Ok(ConstrainedCost { name: limit.cost.clone(), column, constraint, limit_per_step, scale })
         })
         .collect()
 }
 
-/// Mean of a scaled cost, last steps' credit included.
+/// Mean of a scaled cost, less its credit.
 fn mean_cost(cost: &ConstrainedCost, data: &Transitions) -> f64 {
     let total: f64 = (0..data.len()).map(|row| f64::from(data.costs(row)[cost.column])).sum();
-    let credit = cost.constraint.last_step_credit * data.episodes().len() as f64;
+    let constraint = &cost.constraint;
+    let credit = constraint.step_credit * data.len() as f64
+        + constraint.last_step_credit * data.episodes().len() as f64;
     (total - credit) * cost.scale / data.len() as f64
 }
 

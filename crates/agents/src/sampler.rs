@@ -250,12 +250,12 @@ fn next_state(problem: &Problem<'_>, row: usize, restart: usize, state: &mut [f3
     !ends
 }
 
-/// The reward of `row` (`j = 0`) or its cost `j - 1` less the last step's credit, scaled.
+/// The reward of `row` (`j = 0`) or its cost `j - 1` less its credit, scaled.
 fn scaled(problem: &Problem<'_>, row: usize, j: usize) -> f64 {
     let data = problem.data;
     let Some(k) = j.checked_sub(1) else { return f64::from(data.reward(row)) * problem.reward_scale };
     let cost = &problem.costs[k];
-    let credit = if data.ends_episode(row) { cost.constraint.last_step_credit } else { 0.0 };
+    let credit = cost.constraint.credit(data.ends_episode(row));
     (f64::from(data.costs(row)[cost.column]) - credit) * cost.scale
 }
 
@@ -302,7 +302,8 @@ mod tests {
                     for j in 0..3 {
                         let value = |row: usize| match j {
                             0 => f64::from(data.reward(row)),
-                            j => f64::from(data.costs(row)[j - 1]) * problem.costs[j - 1].scale,
+                            // Some episodes end by themselves: the limit, .4 or .3, is a credit of every step.
+                            j => (f64::from(data.costs(row)[j - 1]) - [0.4, 0.3][j - 1]) * problem.costs[j - 1].scale,
                         };
                         let sum: f64 =
                             (row..=last).map(|next| 0.9_f64.powi((next - row) as i32) * value(next)).sum();

@@ -35,6 +35,7 @@ fn networks() -> Result<[Hidden; 2], Box<dyn Error>> {
         cost_names: Vec::new(),
         horizon: EpisodeHorizon::Fixed(1000.0),
         always_terminal: false,
+        any_terminal: false,
         discrete: false,
         noisy: false,
     };

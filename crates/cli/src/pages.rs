@@ -27,7 +27,7 @@ pub(crate) mod tabular;
 
 pub(crate) use dual::{DualCost, DualEstimates};
 pub(crate) use hazard_map::logged_paths;
-pub(crate) use policy_estimate::PolicyPicture;
+pub(crate) use policy_estimate::{PolicyPicture, limit_of};
 
 /// What the log looked like: `data.json` of a run directory.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -7,8 +7,8 @@ use coptidice_sim::Evaluation;
 
 use crate::failure::Done;
 use crate::output::line;
-use crate::pages::{DualCost, DualEstimates, PolicyPicture, late};
-use crate::run_directory::RunDirectory;
+use crate::pages::{DualCost, DualEstimates, PolicyPicture, late, limit_of};
+use crate::run_directory::{LimitEntry, RunDirectory};
 
 /// What training found, with each limit in both units.
 pub(crate) fn print_training(run: &RunDirectory, config: &TrainConfig) -> Done {
@@ -38,7 +38,7 @@ pub(crate) fn print_training(run: &RunDirectory, config: &TrainConfig) -> Done {
         ))?;
     }
     if let Some(picture) = PolicyPicture::of(run)? {
-        return print_policy(&picture);
+        return print_policy(&picture, &manifest.limits);
     }
     if reward.is_none() {
         return Ok(());
@@ -47,11 +47,14 @@ pub(crate) fn print_training(run: &RunDirectory, config: &TrainConfig) -> Done {
 }
 
 /// What is estimated of the policy itself.
-fn print_policy(picture: &PolicyPicture) -> Done {
+fn print_policy(picture: &PolicyPicture, limits: &[LimitEntry]) -> Done {
     if let Some(way) = picture.ways.first() {
-        let costs = way.costs.iter().map(|cost| format!(", {} {:.4}", cost.name, cost.per_step));
+        let costs = way.costs.iter().map(|cost| {
+            let limit = limit_of(limits, &cost.name);
+            format!(", {} {:.4} per {}", cost.name, cost.in_unit_of(&limit), limit.unit())
+        });
         line(&format!(
-            "the policy itself, by fitted Q evaluation {}, acting by {} after {} steps: reward {:.4}{} per step",
+            "the policy itself, by fitted Q evaluation {}, acting by {} after {} steps: reward {:.4} per step{}",
             picture.basis(),
             way.acting,
             way.step,

@@ -15,6 +15,7 @@ const SMALL: &[&str] = &[
     "log_every=200",
     // The prices are looked at, not the policy.
     "dual_share=0.99",
+    "evaluation.rounds=0",
 ];
 
 /// The last reported metrics of a run of 6000 steps under `limit` per step.

@@ -101,7 +101,8 @@ fn a_limit_per_episode_is_one_on_all_logged_steps() {
         let run = directory.path().join(name);
         let mut arguments =
             vec!["train", text(file), "--limit", "3", "--limit-unit", "episode", "--out", text(&run)];
-        arguments.extend(["--steps", "2"]);
+        // Two steps make a policy, but none that is estimated to keep a limit.
+        arguments.extend(["--steps", "2", "--set", "evaluation.rounds=0"]);
         arguments.extend(SMALL);
         let output = coptidice(&arguments);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -382,8 +383,10 @@ fn limits_that_no_episode_keeps_are_remarked() {
     arguments.extend(["--steps", "3"]);
     arguments.extend(SMALL);
     let output = coptidice(&arguments);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "the policy costs something, and says so: {said}");
+    assert!(said.contains("not one to deploy") && stdout(&output).contains("OVER the limit"), "{said}");
+    assert!(run.join("policy.safetensors").exists(), "it is there to be looked at");
     let page = String::from_utf8(bytes(&run, "report.html")).unwrap();
     for code in ["zero-limit", "all-above-limit"] {
         assert!(said.contains(code) && page.contains(code), "{code}: {said}");

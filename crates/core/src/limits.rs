@@ -6,11 +6,15 @@
 //!
 //! A limit becomes a constraint on `d` once it is known how the logged process is read ([`ProcessReading`]):
 //!
-//! | limit | continuing | terminating after `T` | restart chain, `γ = 1` |
+//! | limit | continuing | terminating | restart chain, `γ = 1` |
 //! |---|---|---|---|
-//! | per step `l` | `E_d[c] ≤ l` | `E_d[c] ≤ l` | `E_d[c] ≤ l` |
+//! | per step `l` | `E_d[c] ≤ l` | `E_d[c − l] ≤ 0` | `E_d[c] ≤ l` |
 //! | per episode `L`, all episodes `T` steps | `E_d[c] ≤ L/T` | `E_d[c] ≤ L(1−γ^T)/T` | `E_d[c] ≤ L/T` |
 //! | per episode `L`, varying lengths | – | – | `E_d[c − L·1{last step}] ≤ 0` |
+//!
+//! Where the process ends under a discount, `d` lacks the mass that would come after, and `E_d[c]` is less than an average
+//! per step: of episodes of `T` steps by the factor `1 − γ^T`. What a step costs on average is `E_d[c] / E_d[1]`, and that
+//! it is at most `l` is linear in `d` again. Compared with `l` itself, `E_d[c]` would let a step cost up to `l/(1 − γ^T)`.
 //!
 //! The last line is exact: in the chain where each episode's last step leads back to `p0`, the renewal–reward theorem
 //! gives mean cost of an episode = `E_d[c] / E_d[1{last step}]`.
@@ -99,7 +103,7 @@ pub enum ProcessReading {
         /// Discount in (0, 1).
         gamma: f64,
     },
-    /// Discounted, and episodes truly end after a fixed number of steps.
+    /// Discounted, and episodes truly end, by terminals: what comes after has no mass.
     Terminating {
         /// Discount in (0, 1].
         gamma: f64,
@@ -108,17 +112,26 @@ pub enum ProcessReading {
     RestartChain,
 }
 
-/// A linear constraint on an occupancy: `E_d[cost − last_step_credit·1{last step}] ≤ limit`, per step.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// A linear constraint on an occupancy: `E_d[cost − step_credit − last_step_credit·1{last step}] ≤ limit`, per step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CostConstraint {
     /// Right-hand side, cost units per step.
     pub limit: f64,
+    /// Credit subtracted from the cost of every step; zero unless the limit is per step and the process ends under a
+    /// discount.
+    pub step_credit: f64,
     /// Credit subtracted from the cost of every last step of an episode; zero unless the limit is per episode
     /// and lengths vary.
     pub last_step_credit: f64,
 }
 
 impl CostConstraint {
+    /// What is subtracted from the cost of a step, cost units.
+    #[must_use]
+    pub fn credit(&self, last_step: bool) -> f64 {
+        self.step_credit + if last_step { self.last_step_credit } else { 0.0 }
+    }
+
     /// Whether no occupancy over steps of which none costs less than `least` meets the constraint, as far as that
     /// bound shows. `loses_mass`: the process ends under a discount, so that occupancies lack the mass after the end.
     ///
@@ -127,7 +140,10 @@ impl CostConstraint {
     pub fn out_of_reach(&self, least: f64, loses_mass: bool) -> bool {
         let above =
             |least: f64, limit: f64| least - limit > f64::from(f32::EPSILON) * least.abs().max(limit.abs());
-        if self.last_step_credit == 0.0 {
+        if self.step_credit != 0.0 {
+            // What has ended is in neither the cost nor its credit.
+            above(least, self.step_credit)
+        } else if self.last_step_credit == 0.0 {
             // What has ended costs nothing.
             above(if loses_mass { least.min(0.0) } else { least }, self.limit)
         } else {
@@ -184,8 +200,11 @@ impl CostLimit {
     /// # Errors
     /// [`LimitError::VaryingLengths`] where no exact linear constraint exists.
     pub fn constraint(self, reading: ProcessReading) -> Result<CostConstraint, LimitError> {
-        let plain = |limit| Ok(CostConstraint { limit, last_step_credit: 0.0 });
+        let plain = |limit| Ok(CostConstraint { limit, ..CostConstraint::default() });
         match (self, reading) {
+            (CostLimit::PerStep { limit }, ProcessReading::Terminating { gamma }) if gamma < 1.0 => {
+                Ok(CostConstraint { step_credit: limit, ..CostConstraint::default() })
+            }
             (CostLimit::PerStep { limit }, _) => plain(limit),
             (CostLimit::PerEpisode { limit, horizon: EpisodeHorizon::Fixed(steps) }, reading) => {
                 match reading {
@@ -199,7 +218,7 @@ impl CostLimit {
             (CostLimit::PerEpisode { limit, horizon: EpisodeHorizon::Varying { .. } }, reading) => {
                 match reading {
                     ProcessReading::RestartChain => {
-                        Ok(CostConstraint { limit: 0.0, last_step_credit: limit })
+                        Ok(CostConstraint { last_step_credit: limit, ..CostConstraint::default() })
                     }
                     ProcessReading::Continuing { gamma } | ProcessReading::Terminating { gamma } => {
                         Err(LimitError::VaryingLengths { gamma })
@@ -236,13 +255,31 @@ mod tests {
         assert_relative_eq!(ended.limit, direct, max_relative = 1e-12);
     }
 
+    /// A policy that costs `c` in each of its steps and ends after any number of them keeps a limit per step exactly
+    /// where `c` does, whatever the discount. Held against `E_d[c]` ten steps at .99 would let it cost ten times as much.
+    #[test]
+    fn a_limit_per_step_is_on_the_steps_that_are_taken() {
+        let gamma = 0.99_f64;
+        let limit = CostLimit::new(0.3, LimitUnit::Step, EpisodeHorizon::Varying { logged_mean: 10.0 }).unwrap();
+        let constraint = limit.constraint(ProcessReading::Terminating { gamma }).unwrap();
+        for steps in [1, 10, 1000] {
+            for (cost, kept) in [(0.299, true), (0.301, false)] {
+                let discounted = |x: f64| (0..steps).map(|t| (1.0 - gamma) * gamma.powi(t) * x).sum::<f64>();
+                let credited: f64 = discounted(cost - constraint.credit(false));
+                assert_eq!(credited <= constraint.limit, kept, "{steps} steps at {cost}");
+            }
+        }
+        assert_eq!(limit.constraint(DISCOUNTED).unwrap().limit, 0.3);
+        assert_eq!(limit.constraint(ProcessReading::RestartChain).unwrap().limit, 0.3);
+    }
+
     #[test]
     fn varying_lengths_need_the_restart_chain() {
         let limit =
             CostLimit::new(3.0, LimitUnit::Episode, EpisodeHorizon::Varying { logged_mean: 10.0 }).unwrap();
         assert_eq!(limit.constraint(DISCOUNTED), Err(LimitError::VaryingLengths { gamma: 0.99 }));
         let restart = limit.constraint(ProcessReading::RestartChain).unwrap();
-        assert_eq!(restart, CostConstraint { limit: 0.0, last_step_credit: 3.0 });
+        assert_eq!(restart, CostConstraint { last_step_credit: 3.0, ..CostConstraint::default() });
         assert_eq!(limit.both_readings(10.0), (0.3, 3.0));
     }
 
@@ -280,7 +317,7 @@ mod tests {
 
     #[test]
     fn limits_below_every_cost_are_out_of_reach() {
-        let per_step = |limit| CostConstraint { limit, last_step_credit: 0.0 };
+        let per_step = |limit| CostConstraint { limit, ..CostConstraint::default() };
         assert!(per_step(-0.1).out_of_reach(0.0, true));
         assert!(per_step(0.1).out_of_reach(0.2, false));
         assert!(!per_step(0.1).out_of_reach(0.2, true), "ending early costs less");
@@ -290,7 +327,10 @@ mod tests {
         );
         assert!(per_step(0.1).out_of_reach(0.1001, false));
         assert!(!per_step(0.0).out_of_reach(0.0, false));
-        let per_episode = |credit| CostConstraint { limit: 0.0, last_step_credit: credit };
+        let of_live_steps = |credit| CostConstraint { step_credit: credit, ..CostConstraint::default() };
+        assert!(of_live_steps(0.1).out_of_reach(0.2, true), "ending early makes no step cheaper");
+        assert!(!of_live_steps(0.2).out_of_reach(0.2, true));
+        let per_episode = |credit| CostConstraint { last_step_credit: credit, ..CostConstraint::default() };
         assert!(per_episode(-1.0).out_of_reach(0.0, false));
         assert!(!per_episode(-1.0).out_of_reach(-0.1, false), "costs below zero add up to anything");
         assert!(!per_episode(1.0).out_of_reach(0.2, false));

@@ -313,13 +313,13 @@ impl TrainConfig {
         single && self.algo != Algorithm::Bc
     }
 
-    /// How the log is read for cost limits: the restart chain at `gamma = 1`; else discounted, ending where every
-    /// logged episode truly ends, and continuing through time-outs otherwise.
+    /// How the log is read for cost limits: the restart chain at `gamma = 1`; else discounted, continuing through time-outs,
+    /// and ending in terminals where any was logged.
     #[must_use]
     pub fn reading(&self, facts: &LogFacts) -> ProcessReading {
         if self.gamma == 1.0 {
             ProcessReading::RestartChain
-        } else if facts.always_terminal {
+        } else if facts.any_terminal {
             ProcessReading::Terminating { gamma: self.gamma }
         } else {
             ProcessReading::Continuing { gamma: self.gamma }
@@ -342,6 +342,8 @@ pub struct LogFacts {
     pub horizon: EpisodeHorizon,
     /// Whether every episode (that was not cut) ended in a terminal.
     pub always_terminal: bool,
+    /// Whether some episode ended in a terminal: under a discount occupancies then lack the mass of what would come after.
+    pub any_terminal: bool,
     /// Whether actions are ids of a finite set.
     pub discrete: bool,
     /// Whether the same action in the same state came out otherwise in a twentieth of the rows and more. Of states that
@@ -384,6 +386,7 @@ impl LogFacts {
             cost_names: data.cost_names().to_vec(),
             horizon,
             always_terminal,
+            any_terminal: data.episodes().iter().any(|episode| episode.end == EpisodeEnd::Terminal),
             discrete: data.actions().is_discrete(),
             noisy: noise::is_noisy(data),
         }

@@ -8,6 +8,7 @@ fn facts() -> LogFacts {
         cost_names: vec!["heat".into(), "wear".into()],
         horizon: EpisodeHorizon::Fixed(50.0),
         always_terminal: false,
+        any_terminal: false,
         discrete: false,
         noisy: false,
     }
@@ -89,8 +90,10 @@ fn limits_carry_their_units_and_take_the_logged_length() {
 fn the_process_is_read_as_it_was_logged() {
     let config = validate(LIMIT).unwrap();
     assert_eq!(config.reading(&facts()), ProcessReading::Continuing { gamma: 0.98 });
-    let terminal = LogFacts { always_terminal: true, ..facts() };
+    let terminal = LogFacts { always_terminal: true, any_terminal: true, ..facts() };
     assert_eq!(config.reading(&terminal), ProcessReading::Terminating { gamma: 0.98 });
+    let some = LogFacts { any_terminal: true, ..facts() };
+    assert_eq!(config.reading(&some), ProcessReading::Terminating { gamma: 0.98 });
     let chain = validate(&format!("gamma = 1\n{LIMIT}")).unwrap();
     assert_eq!(chain.reading(&terminal), ProcessReading::RestartChain);
 }
@@ -292,6 +295,7 @@ fn a_mixture_under_the_guided_extraction_is_explained() {
         cost_names: vec!["cost".to_owned()],
         horizon: EpisodeHorizon::Fixed(10.0),
         always_terminal: false,
+        any_terminal: false,
         discrete: false,
         noisy: false,
     };

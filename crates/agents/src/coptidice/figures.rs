@@ -1,5 +1,6 @@
 //! What a step found: the figures that are reported and watched.
 
+use coptidice_core::CostConstraint;
 use coptidice_nn::Penalty;
 
 use super::learner::Constraint;
@@ -93,7 +94,7 @@ pub(crate) struct Metrics {
     values: Vec<f64>,
     reward_scale: f64,
     cost_scales: Vec<f64>,
-    limits: Vec<f64>,
+    limits: Vec<CostConstraint>,
     constraint: Constraint,
     undiscounted: bool,
     sorted_w: Vec<f32>,
@@ -112,7 +113,7 @@ impl Metrics {
             values: Vec::new(),
             reward_scale: problem.reward_scale,
             cost_scales: problem.costs.iter().map(|cost| cost.scale).collect(),
-            limits: problem.costs.iter().map(|cost| cost.constraint.limit).collect(),
+            limits: problem.costs.iter().map(|cost| cost.constraint).collect(),
             constraint,
             undiscounted: problem.config.gamma == 1.0,
             sorted_w: vec![0.0; problem.config.batch_size],
@@ -218,15 +219,19 @@ impl Metrics {
             take("loss/lambda", None, figures.multiplier_loss * unscale);
         }
         for (k, scale) in self.cost_scales.iter().enumerate() {
-            take("cost", Some(k), figures.cost_estimates[k] / scale);
-            take("limit", Some(k), self.limits[k]);
+            // A credit of every step stands for the limit: figures are of the cost as logged, and beside them the limit on
+            // a step for as much mass as there is.
+            let credit = self.limits[k].step_credit * figures.flow.mean_w;
+            let cost = |scaled: f64| scaled / scale + credit;
+            take("cost", Some(k), cost(figures.cost_estimates[k]));
+            take("limit", Some(k), self.limits[k].limit + credit);
             if self.constraint != Constraint::None {
                 take("lambda", Some(k), multipliers.lambda[k] * scale * unscale);
             }
             if self.constraint == Constraint::UpperBound {
-                take("compared", Some(k), figures.compared[k] / scale);
-                take("cost_bound", Some(k), figures.bounds[k].value / scale);
-                take("cost_reweighted", Some(k), figures.bounds[k].reweighted_cost / scale);
+                take("compared", Some(k), cost(figures.compared[k]));
+                take("cost_bound", Some(k), cost(figures.bounds[k].value));
+                take("cost_reweighted", Some(k), cost(figures.bounds[k].reweighted_cost));
                 take("tau", Some(k), multipliers.tau[k] / scale);
                 take("kl", Some(k), figures.bounds[k].kl);
             }

@@ -317,7 +317,7 @@ fn differences(
 fn check_against_differences(gamma: f64, seed: u64) {
     let data = testing::random_log(3, ActionSpace::discrete(4), 6, 9);
     let text = format!(
-        "divergence = \"chi2\"\ndual_share = 1.0\ngamma = {gamma:?}\nalpha = 2.0\nbatch_size = 32\nseed = {seed}\nreward_scale = 3.0\n\
+        "divergence = \"chi2\"\ndual_share = 1.0\ngamma = {gamma:?}\nalpha = 1.0\nbatch_size = 32\nseed = {seed}\nreward_scale = 3.0\n\
          bound_loss = \"paper\"\nextraction = \"weighted_bc\"\nsuccessors = \"sampled\"\n\
          [gradient_penalty]\ncoefficient = 0.0\n[networks]\nvalue = []\npolicy = []\n"
     );

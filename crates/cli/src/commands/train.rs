@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use coptidice_agents::{RawConfig, TrainOutcome};
+use coptidice_agents::{RawConfig, TrainConfig, TrainOutcome};
 
 use crate::failure::{Done, Failure};
 use crate::limits::LimitFlags;
 use crate::logs::LogFlags;
+use crate::pages::PolicyPicture;
+use crate::run_directory::RunDirectory;
 use crate::training::{Job, stop_on_interrupt, train};
 
 /// Flags of `train`.
@@ -66,7 +68,7 @@ impl Train {
                 let page = crate::pages::write_run_report(&run)?;
                 crate::summary::print_training(&run, &config)?;
                 eprintln!("report: {}", page.path.display());
-                Ok(())
+                may_be_deployed(&run, &config)
             }
             TrainOutcome::Stopped { step, checkpoint } => Err(Failure::work_because(
                 format!("stopped at step {step}; checkpoint {}", checkpoint.display()),
@@ -100,4 +102,19 @@ impl Train {
         raw.threads = self.threads.or(raw.threads);
         Ok(raw)
     }
+}
+
+/// Refuses a policy of an algorithm that keeps limits where the log says of it that it does not.
+fn may_be_deployed(run: &RunDirectory, config: &TrainConfig) -> Done {
+    let Some(picture) = PolicyPicture::of(run)?.filter(|_| config.algo.keeps_limits()) else { return Ok(()) };
+    let over = picture.over_limit(&run.manifest()?.limits);
+    if over.is_empty() {
+        return Ok(());
+    }
+    eprintln!(
+        "the policy is not one to deploy: by its estimate it exceeds the limit of {}. It lies in the run's directory \
+         beside what is known of it; raise the limit, train longer, or raise epsilon or caution",
+        over.join(", ")
+    );
+    Err(Failure::DoNotDeploy)
 }

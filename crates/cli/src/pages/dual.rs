@@ -45,7 +45,10 @@ impl DualCost {
         let upper_bound = late(history, &format!("compared/{}", limit.cost));
         if !limit.on_totals {
             let mass = late(history, "w/mean").unwrap_or(1.0);
-            return Some(DualCost { per_episode: false, estimate: cost / mass, upper_bound });
+            // Of as much mass as there is: of a step, then.
+            let of_step = |cost: f64| if mass > 0.0 { cost / mass } else { 0.0 };
+            let (estimate, upper_bound) = (of_step(cost), upper_bound.map(of_step));
+            return Some(DualCost { per_episode: false, estimate, upper_bound });
         }
         // E[w (c - limit 1{last})] is (total of an episode - limit) times the episodes per step.
         let dual = dual?;

@@ -1,7 +1,9 @@
 //! What the policy itself is estimated to earn and cost, beside what the dual says of its optimum.
 
+use coptidice_agents::export::exported_acting;
 use coptidice_agents::policy::Acting;
-use coptidice_agents::{Estimates, PolicyEstimate, PolicyEvaluation};
+use coptidice_agents::{CostEstimate, EstimateLimit, Estimates, PolicyEstimate, PolicyEvaluation};
+use coptidice_core::LimitUnit;
 use coptidice_report::page::Section;
 use coptidice_report::table::{Cell, Column, Status, Table};
 use serde::{Deserialize, Serialize};
@@ -16,7 +18,7 @@ pub(crate) struct PolicyPicture {
     pub(crate) ways: Vec<PolicyEstimate>,
     /// Those that could not be, and why.
     failed: Vec<(Acting, String)>,
-    /// The dual's estimates of its optimum: reward, then costs, per step; empty without a dual.
+    /// The dual's estimates of its optimum: reward per step, then costs in the units of their limits; empty without a dual.
     dual: Vec<f64>,
     /// Where the exported policy parts from the dual's optimum.
     gaps: Vec<String>,
@@ -28,13 +30,14 @@ impl PolicyPicture {
         estimates: Option<&Estimates>,
         limits: &[LimitEntry],
     ) -> Self {
-        let of = |name: &str| limits.iter().find(|l| l.cost == name).map_or(f64::INFINITY, |l| l.per_step);
+        let of = |cost: &CostEstimate| limit_of(limits, &cost.name);
         let gaps = estimates.map_or(Vec::new(), |estimates| {
-            let limits: Vec<f64> = estimates.costs.iter().map(|cost| of(&cost.name)).collect();
+            let limits: Vec<EstimateLimit> = estimates.costs.iter().map(of).collect();
             evaluation.gaps(estimates, &limits)
         });
         let dual = |estimates: &Estimates| {
-            std::iter::once(estimates.reward).chain(estimates.costs.iter().map(|c| c.per_step)).collect()
+            let costs = estimates.costs.iter().map(|cost| cost.in_unit_of(&of(cost)));
+            std::iter::once(estimates.reward).chain(costs).collect()
         };
         PolicyPicture {
             ways: evaluation.ways.clone(),
@@ -59,7 +62,29 @@ impl PolicyPicture {
             .failed
             .iter()
             .map(|(acting, why)| format!("the policy acting by {acting} could not be evaluated: {why}"));
-        self.gaps.iter().cloned().chain(failed).collect()
+        self.gaps.iter().cloned().chain(failed).chain(self.graph()).collect()
+    }
+
+    /// Where the ONNX graph acts otherwise than was chosen.
+    fn graph(&self) -> Option<String> {
+        let acting = self.ways.first()?.acting;
+        let exported = exported_acting(acting);
+        (exported != acting).then(|| {
+            format!(
+                "a graph draws nothing: policy.onnx acts by {exported}, which was not chosen; what acts by {acting} is \
+                 policy.safetensors"
+            )
+        })
+    }
+
+    /// Costs of the exported policy that are estimated to be over their limits.
+    pub(crate) fn over_limit(&self, limits: &[LimitEntry]) -> Vec<String> {
+        let costs = self.ways.first().map_or(&[][..], |way| &way.costs);
+        let over = costs.iter().filter(|cost| {
+            let limit = limit_of(limits, &cost.name);
+            cost.in_unit_of(&limit) > limit.value()
+        });
+        over.map(|cost| cost.name.clone()).collect()
     }
 
     /// How it was estimated.
@@ -73,7 +98,8 @@ impl PolicyPicture {
     /// The section of the report.
     pub(crate) fn section(&self, limits: &[LimitEntry]) -> Section {
         let mut table = Table::new([
-            Column::text("per step"),
+            Column::text("what"),
+            Column::text("per"),
             Column::text("acting"),
             Column::numeric("after steps"),
             Column::numeric("the policy"),
@@ -82,20 +108,24 @@ impl PolicyPicture {
             Column::numeric("limit"),
         ]);
         for way in &self.ways {
-            let names = std::iter::once("reward").chain(way.costs.iter().map(|cost| cost.name.as_str()));
-            let values = std::iter::once(way.reward).chain(way.costs.iter().map(|cost| cost.per_step));
-            for (k, (name, value)) in names.zip(values).enumerate() {
-                let limit = limits.iter().find(|l| k > 0 && l.cost == name).map(|l| l.per_step);
+            let costs = way.costs.iter().map(|cost| {
+                let limit = limit_of(limits, &cost.name);
+                (cost.name.as_str(), limit.unit(), cost.in_unit_of(&limit), Some(limit.value()))
+            });
+            let reward = ("reward", LimitUnit::Step, way.reward, None);
+            for (k, (name, unit, value, limit)) in std::iter::once(reward).chain(costs).enumerate() {
+                let limit = limit.filter(|limit| limit.is_finite());
                 let over = limit.is_some_and(|limit| value > limit);
                 let shown = format!("{value:.4}");
                 let number =
                     |value: Option<f64>| Cell::from(value.map_or("–".to_owned(), |v| format!("{v:.4}")));
                 table = table.row([
                     Cell::from(name),
+                    Cell::from(unit.to_string()),
                     Cell::from(way.acting.name()),
                     Cell::from(way.step.to_string()),
                     if over { Cell::with_status(shown, Status::Bad) } else { Cell::from(shown) },
-                    number(way.unsettled.get(k).copied()),
+                    number(way.unsettled.get(k).copied().filter(|_| k == 0 || unit == LimitUnit::Step)),
                     number(self.dual.get(k).copied()),
                     number(limit),
                 ]);
@@ -115,4 +145,13 @@ impl PolicyPicture {
         }
         section
     }
+}
+
+/// The limit on a cost, as estimates are held against it; without one, infinity.
+pub(crate) fn limit_of(limits: &[LimitEntry], name: &str) -> EstimateLimit {
+    let none = EstimateLimit::PerStep { limit: f64::INFINITY };
+    limits.iter().find(|limit| limit.cost == name).map_or(none, |limit| match limit.on_totals {
+        true => EstimateLimit::PerEpisode { limit: limit.per_episode, per_step: limit.per_step },
+        false => EstimateLimit::PerStep { limit: limit.per_step },
+    })
 }

@@ -111,7 +111,7 @@ pub fn appraise(logs: &Logs<'_>, policy: &Policy, options: &AppraisalOptions) ->
     let bootstrap = (options.resamples > 0).then(|| resample(logs, policy, options)).transpose()?;
     let mass = of_policy.occupancy.iter().zip(&estimate.counts);
     let unsupported: f64 = mass.filter(|(_, n)| **n == 0.0).map(|(d, _)| d).sum();
-    let bounded = |value: f64, table: &[f64], credit: f64, spread: Option<Interval>| {
+    let bounded = |value: f64, table: &[f64], [step_credit, credit]: [f64; 2], spread: Option<Interval>| {
         let bound = |side| coindice_bound_with_ends(&m, &data, policy, table, -credit, radius, side);
         let (low, high) = (bound(BoundSide::Lower)?, bound(BoundSide::Upper)?);
         let outcome = if low.outcome.is_solved() { high.outcome } else { low.outcome };
@@ -119,14 +119,17 @@ pub fn appraise(logs: &Logs<'_>, policy: &Policy, options: &AppraisalOptions) ->
         let dearest = seen
             .map(|pair| table[pair] - credit * m.transitions().end_probability(pair))
             .fold(f64::NEG_INFINITY, f64::max);
-        let cautious = value + unsupported * dearest;
+        // In the value these pairs have their step's credit already.
+        let cautious = value + unsupported * (dearest + step_credit);
         let coindice = (low.value, high.value);
         Ok::<_, LogError>(Bounded { estimate: value, coindice, outcome, bootstrap: spread, cautious })
     };
-    let reward = bounded(of_policy.reward, m.reward(), 0.0, bootstrap.as_ref().map(|b| b.reward))?;
+    let reward = bounded(of_policy.reward, m.reward(), [0.0; 2], bootstrap.as_ref().map(|b| b.reward))?;
+    let less_step_credits = estimate.less_step_credits();
     let cost = |k: usize| {
         let spread = bootstrap.as_ref().map(|b| b.costs[k]);
-        bounded(of_policy.costs[k], &estimate.costs[k], estimate.credits[k], spread)
+        let credits = [estimate.step_credits[k], estimate.credits[k]];
+        bounded(of_policy.costs[k], &less_step_credits[k], credits, spread)
     };
     let costs = (0..m.cost_count()).map(cost).collect::<Result<_, _>>()?;
     let limits = &options.limits;

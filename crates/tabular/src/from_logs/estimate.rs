@@ -21,6 +21,8 @@ pub(super) struct Estimate {
     pub(super) model: Cmdp,
     /// `Ĉ` without credits, `[K][S*A]`.
     pub(super) costs: Vec<Vec<f64>>,
+    /// Credits of every step and of last steps.
+    pub(super) step_credits: Vec<f64>,
     pub(super) credits: Vec<f64>,
     pub(super) constraint_limits: Vec<f64>,
     /// What a unit of each constrained cost is in the unit of its limit ([`CostReading::scale`]).
@@ -73,6 +75,7 @@ impl Estimate {
             (false, true) => ProcessReading::Terminating { gamma },
             (false, false) => ProcessReading::Continuing { gamma },
         };
+        let mut step_credits = Vec::new();
         let mut credits = Vec::new();
         let mut constraint_limits = Vec::new();
         let mut scales = Vec::new();
@@ -81,12 +84,14 @@ impl Estimate {
             let varying = is_total_of_varying(limit);
             converted.push(varying && gamma < 1.0);
             if varying && gamma < 1.0 {
+                step_credits.push(0.0);
                 credits.push(0.0);
                 constraint_limits.push(f64::NAN);
                 scales.push(None);
                 continue;
             }
             let constraint = limit.constraint(reading).map_err(|source| LogError::Limit { index, source })?;
+            step_credits.push(constraint.step_credit);
             credits.push(constraint.last_step_credit);
             constraint_limits.push(constraint.limit);
             scales.push(match limit {
@@ -97,6 +102,7 @@ impl Estimate {
                     Some(1.0 / share.limit)
                 }
                 CostLimit::PerEpisode { .. } => None,
+                CostLimit::PerStep { .. } if constraint.step_credit != 0.0 => None,
                 CostLimit::PerStep { .. } => Some(1.0),
             });
         }
@@ -108,8 +114,10 @@ impl Estimate {
         let costs: Vec<Vec<f64>> = sums.costs.iter().map(|c| mean(c)).collect();
         let credited: Vec<Vec<f64>> = costs
             .iter()
-            .zip(&credits)
-            .map(|(cost, &credit)| cost.iter().zip(&end_probability).map(|(&c, &e)| c - credit * e).collect())
+            .zip(step_credits.iter().zip(&credits))
+            .map(|(cost, (&step, &last))| {
+                cost.iter().zip(&end_probability).map(|(&c, &e)| c - step - last * e).collect()
+            })
             .collect();
         let mut initial = vec![0.0; states];
         for &start in logs.episode_starts {
@@ -138,7 +146,24 @@ impl Estimate {
         })?;
         let episodes = episodes.transpose()?;
         let counts = sums.count;
-        Ok(Self { model, costs, credits, constraint_limits, scales, converted, episodes, counts, dead_ends })
+        Ok(Self {
+            model,
+            costs,
+            step_credits,
+            credits,
+            constraint_limits,
+            scales,
+            converted,
+            episodes,
+            counts,
+            dead_ends,
+        })
+    }
+
+    /// `Ĉ` less the credit of every step, without those of last steps, `[K][S*A]`.
+    pub(super) fn less_step_credits(&self) -> Vec<Vec<f64>> {
+        let tables = self.costs.iter().zip(&self.step_credits);
+        tables.map(|(table, credit)| table.iter().map(|c| c - credit).collect()).collect()
     }
 
     /// Refuses limits on totals of episodes of which none ends. Resampled logs may have none: they only give values per
@@ -235,9 +260,11 @@ impl Estimate {
     ) -> Result<Reading, LogError> {
         let totals = self.totals(evaluator, policy, e)?;
         let total = |table: &[f64]| totals.as_ref().map(|t| dot(&t.occupancy, table) / t.ends);
+        // Under a discount what comes after an end has no mass.
+        let mass = if self.episodes.is_some() { e.occupancy.iter().sum() } else { 1.0 };
         let cost = |k: usize| CostReading {
             limit: limits[k],
-            per_step: dot(&e.occupancy, &self.costs[k]),
+            per_step: dot(&e.occupancy, &self.costs[k]) / mass,
             per_episode: match (limits[k], self.scales[k]) {
                 (CostLimit::PerEpisode { horizon: EpisodeHorizon::Fixed(_), .. }, Some(scale)) => {
                     Some(e.costs[k] * scale)
@@ -251,6 +278,7 @@ impl Estimate {
         };
         Ok(Reading {
             reward_per_step: e.reward,
+            mass,
             reward_per_episode: total(self.model.reward()),
             steps_per_episode: totals.as_ref().map(|t| t.occupancy.iter().sum::<f64>() / t.ends),
             costs: (0..limits.len()).map(cost).collect(),

@@ -175,19 +175,20 @@ pub enum RowSource {
 pub struct CostReading {
     /// The limit asked for.
     pub limit: CostLimit,
-    /// Mean per step.
+    /// Mean of a step, of those that are taken: what has ended counts for nothing.
     pub per_step: f64,
     /// Mean total of an episode, undiscounted; where episodes have an end. Under a limit for episodes of a fixed
     /// length, the total of that many steps.
     pub per_episode: Option<f64>,
-    /// What is held below `constraint_limit`: the mean per step, less the credit of last steps.
+    /// What is held below `constraint_limit`: the mean per step, less the credit of last steps, or of all.
     pub constrained: f64,
     /// Its upper bound for the solution's `w`, where one was asked for.
     pub upper_bound: Option<f64>,
     /// Right-hand side of the constraint, per step.
     pub constraint_limit: f64,
-    /// What a unit of `constrained` is in the unit of the limit. `None` in the restart chain, where the credit of last
-    /// steps stands for a limit per episode: a unit is then one in every step of an episode, above the limit.
+    /// What a unit of `constrained` is in the unit of the limit. `None` where a credit stands for the limit: of last steps
+    /// for one per episode in the restart chain, where a unit is one in every step of an episode, above the limit; of all
+    /// steps for one per step where a discounted process ends, where a unit is one over [`Reading::mass`], above the limit.
     pub scale: Option<f64>,
 }
 
@@ -206,8 +207,10 @@ impl CostReading {
 /// Values of a policy on the estimated CMDP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reading {
-    /// Mean reward per step.
+    /// Mean reward per step; discounted, what has ended earns nothing.
     pub reward_per_step: f64,
+    /// Mass of the steps that are taken: 1, less where episodes end under a discount.
+    pub mass: f64,
     /// Mean total reward of an episode, undiscounted; where episodes have an end.
     pub reward_per_episode: Option<f64>,
     /// Mean episode length in steps; where episodes have an end.
@@ -430,7 +433,7 @@ pub fn solve(logs: &Logs<'_>, options: &LogOptions<'_>) -> Result<LogSolution, L
     let mut program = Program {
         options,
         limits: estimate.constraint_limits.clone(),
-        costs: estimate.costs.clone(),
+        costs: estimate.less_step_credits(),
         credits: &estimate.credits.clone(),
         counts: &estimate.counts.clone(),
         behaviour: &behaviour,
@@ -541,11 +544,13 @@ fn out_of_reach(logs: &Logs<'_>, estimate: &Estimate, limits: &[CostLimit]) -> b
         let constraint = match *limit {
             // Its constraint is that of one policy; on the total of an episode it is the same for all.
             CostLimit::PerEpisode { limit, .. } if estimate.converted[k] => {
-                CostConstraint { limit: 0.0, last_step_credit: limit }
+                CostConstraint { last_step_credit: limit, ..CostConstraint::default() }
             }
-            _ => {
-                CostConstraint { limit: estimate.constraint_limits[k], last_step_credit: estimate.credits[k] }
-            }
+            _ => CostConstraint {
+                limit: estimate.constraint_limits[k],
+                step_credit: estimate.step_credits[k],
+                last_step_credit: estimate.credits[k],
+            },
         };
         constraint.out_of_reach(least, loses_mass)
     })

@@ -161,7 +161,7 @@ pub(crate) fn in_unit(reading: &CostReading, all: &Reading, value: Option<f64>) 
     let value = value?;
     match (reading.scale, reading.limit) {
         (Some(scale), _) => Some(value * scale),
-        (None, CostLimit::PerStep { .. }) => Some(value),
+        (None, CostLimit::PerStep { limit }) => Some(limit + value / all.mass),
         (None, CostLimit::PerEpisode { limit, .. }) => Some(limit + value * all.steps_per_episode?),
     }
 }
