@@ -274,6 +274,7 @@ impl Pairs {
                     &self.w,
                     chi,
                     &[1.0],
+                    &[],
                     0.01,
                     BoundLoss::Paper,
                     &mut self.ell,

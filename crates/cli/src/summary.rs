@@ -1,7 +1,7 @@
 //! Short words on a terminal about what a command found.
 
 use coptidice_agents::TrainConfig;
-use coptidice_core::LimitUnit;
+use coptidice_core::{LimitUnit, ProcessReading};
 use coptidice_report::number::counted;
 use coptidice_sim::Evaluation;
 
@@ -32,7 +32,9 @@ pub(crate) fn print_training(run: &RunDirectory, config: &TrainConfig) -> Done {
             line(&format!("  estimated cost per {unit} {:.4}{bound}{lambda}", found.estimate))?;
         }
     }
-    if mass_is_off(mass) {
+    // Where terminals end a discounted process the mass after them is missing.
+    let ends = matches!(manifest.reading, ProcessReading::Terminating { .. });
+    if mass_is_off(mass) && !(ends && mass <= 1.0) {
         line(&format!(
             "warning: E[w] = {mass:.3} is far from 1: the estimates are not of a distribution yet"
         ))?;

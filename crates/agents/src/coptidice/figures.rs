@@ -46,12 +46,13 @@ impl Figures {
         }
     }
 
-    /// The first figure that is not finite or has run away.
+    /// The first figure that is not finite or has run away. `limits` are `[K]`, scaled cost per step.
     pub(crate) fn check(
         &self,
         multipliers: &Multipliers,
         scale: &ValueScale,
         cost_names: &[String],
+        limits: &[f64],
     ) -> Result<(), BadQuantity> {
         let bad = |quantity: String, value, advice| Err(BadQuantity { quantity, value, advice });
         let nu_max = NU_SLACK * scale.largest_value(&multipliers.lambda);
@@ -71,8 +72,12 @@ impl Figures {
                 return bad(format!("cost_bound/{name}"), value, "raise alpha, or lower learning_rate");
             }
             if multipliers.at_lambda_max(k) {
-                let advice = "the limit cannot be kept on this log: raise the limit, lower alpha or epsilon, \
-                              or raise lambda_max";
+                let advice = if self.cost_estimates[k] <= limits[k] {
+                    "the cost itself is within the limit, its upper bound is not: lower epsilon (0 holds the cost to the \
+                     limit, and not its bound), or raise the limit"
+                } else {
+                    "the limit cannot be kept on this log: raise the limit, lower alpha or epsilon, or raise lambda_max"
+                };
                 return bad(format!("lambda/{name}"), multipliers.lambda[k], advice);
             }
         }
@@ -118,7 +123,7 @@ impl Metrics {
             undiscounted: problem.config.gamma == 1.0,
             sorted_w: vec![0.0; problem.config.batch_size],
         };
-        let zeros = Multipliers::new(problem.costs.len(), true, 0.0, 1.0, 2.0);
+        let zeros = Multipliers::new(problem.costs.len(), true, 0.0, &[], 1.0, 2.0);
         let figures = Figures::new(problem.costs.len());
         let names: Vec<&str> = problem.costs.iter().map(|cost| cost.name.as_str()).collect();
         // The first pass collects the names; later ones only overwrite values, in the same order.

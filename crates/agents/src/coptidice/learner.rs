@@ -94,7 +94,10 @@ impl DiceLearner {
         let mu = if config.gamma == 1.0 { problem.mean_reward } else { 0.0 };
         let constrained = constraint != Constraint::None;
         let rate = config.multiplier_learning_rate;
-        let multipliers = Multipliers::new(costs, constrained, mu, rate, config.lambda_max);
+        // The bound starts where it is right on average, as `chi` does below `gamma = 1`.
+        let bounded_chain = config.gamma == 1.0 && constraint == Constraint::UpperBound;
+        let zeta = if bounded_chain { problem.mean_costs.as_slice() } else { &[] };
+        let multipliers = Multipliers::new(costs, constrained, mu, zeta, rate, config.lambda_max);
         if config.start_at_mean && problem.mean_loss > 0.0 {
             start_at_mean(problem, &multipliers.lambda, &mut nu, bound.as_mut());
         }
@@ -161,12 +164,13 @@ impl DiceLearner {
         let (TrainedNetwork { network, params, grads, .. }, cache) = (&mut *chi, self.extractor.cache());
         let outputs = network.forward(params, &batch.states, 3 * batch.size, cache, pool);
         let (epsilon, form) = (self.config.epsilon, self.config.bound_loss);
-        let tau = &self.multipliers.tau;
+        let Multipliers { tau, zeta, .. } = &self.multipliers;
         bound_loss(
             batch.samples(),
             &self.w,
             outputs,
             tau,
+            zeta,
             epsilon,
             form,
             ell,
@@ -190,9 +194,8 @@ impl DiceLearner {
         }
         // Where nothing is constrained lambda is zero, and so is its gradient.
         *loss = multiplier_loss(&self.multipliers.lambda, &self.limits, compared, &mut self.d_log_lambda);
-        let d_tau = bounds.iter().map(|bound| bound.d_tau);
         let d_mu = if self.config.gamma == 1.0 { flow.d_mu } else { 0.0 };
-        self.multipliers.set_gradient(&self.d_log_lambda, d_tau, d_mu);
+        self.multipliers.set_gradient(&self.d_log_lambda, bounds, d_mu);
     }
 
     /// After [`DiceLearner::flow`], while the dual trains. Fitted any longer to the few samples there may be of a state and
@@ -303,7 +306,7 @@ impl Learner for DiceLearner {
     }
 
     fn health(&self) -> Result<(), BadQuantity> {
-        self.figures.check(&self.multipliers, &self.value_scale, &self.cost_names)?;
+        self.figures.check(&self.multipliers, &self.value_scale, &self.cost_names, &self.limits)?;
         self.extractor.health()
     }
 

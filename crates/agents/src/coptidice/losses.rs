@@ -146,6 +146,8 @@ pub struct Bound {
     pub reweighted_cost: f64,
     /// Derivative of `eq:J_tau_phi` in `tau`: `epsilon - kl`.
     pub d_tau: f64,
+    /// Derivative in `zeta`: `1 - E_p[w]`; 0 where there is none.
+    pub d_zeta: f64,
 }
 
 impl Bound {
@@ -168,12 +170,18 @@ impl Bound {
 /// The reference form descends `sum_b p_b ell_b` with gradients through `p`:
 /// `p_b (1 + (ell_b - sum p ell)/tau)`; its derivative in `tau` is the same.
 ///
+/// At `gamma = 1` the flow constraints leave the mass of the measure open that the bound ranges over, and one that holds a
+/// large `w` more often costs more whatever it costs. There `E_p[w] = 1` is a constraint of its own, as it is for `nu`
+/// (`mu`): with its multiplier `zeta`, `[K]`, `ell` is `w (c_k + chi_k(s') - chi_k(s) - zeta_k) + zeta_k`. Below, the
+/// constraint follows from the others, and `zeta` is empty.
+///
 /// `w` is `[B]`, `chi` `[3B, K]`, `tau` `[K]`. Writes `d_chi` `[3B, K]` and `bounds` `[K]`; `ell` `[B]` is scratch.
 pub fn bound_loss(
     samples: Samples<'_>,
     w: &[f32],
     chi: &[f32],
     tau: &[f64],
+    zeta: &[f64],
     epsilon: f64,
     form: BoundLoss,
     ell: &mut [f64],
@@ -183,7 +191,8 @@ pub fn bound_loss(
     let (size, costs) = (samples.len(), tau.len());
     for k in 0..costs {
         let tau = tau[k];
-        bound_terms(samples, w, chi, k, costs, ell);
+        let zeta = zeta.get(k).copied();
+        bound_terms(samples, w, chi, zeta.unwrap_or(0.0), k, costs, ell);
         let top = ell.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let mass: f64 = ell.iter().map(|l| ((l - top) / tau).exp()).sum();
         let tilted = |l: f64| ((l - top) / tau).exp() / mass;
@@ -191,7 +200,7 @@ pub fn bound_loss(
         let log_mean = (mass / size as f64).ln();
         // KL = mean_p(log p + log B) = (mean_p(ell) - top)/tau - log(mass/B), and cannot be negative.
         let kl = ((mean_ell - top) / tau - log_mean).max(0.0);
-        let mut reweighted_cost = 0.0;
+        let (mut reweighted_cost, mut d_zeta) = (0.0, 0.0);
         for b in 0..size {
             let p = tilted(ell[b]);
             let weight = f64::from(w[b]);
@@ -200,6 +209,7 @@ pub fn bound_loss(
                 BoundLoss::Paper | BoundLoss::Reweighted => p,
                 BoundLoss::Reference => p * (1.0 + (ell[b] - mean_ell) / tau),
             };
+            d_zeta += d_ell * (1.0 - weight);
             d_chi[b * costs + k] = (-d_ell * weight) as f32;
             d_chi[(size + b) * costs + k] = (d_ell * weight * f64::from(samples.discounts[b])) as f32;
             d_chi[(2 * size + b) * costs + k] = (d_ell * (1.0 - samples.gamma)) as f32;
@@ -209,17 +219,26 @@ pub fn bound_loss(
             BoundLoss::Paper | BoundLoss::Reweighted => value,
             BoundLoss::Reference => mean_ell,
         };
-        bounds[k] = Bound { value, descended, kl, reweighted_cost, d_tau: epsilon - kl };
+        let d_zeta = zeta.map_or(0.0, |_| d_zeta);
+        bounds[k] = Bound { value, descended, kl, reweighted_cost, d_tau: epsilon - kl, d_zeta };
     }
 }
 
 /// `ell` of every sample for cost `k` (exponent of `eq:cost_ub_min_objective`, cost units per step).
-fn bound_terms(samples: Samples<'_>, w: &[f32], chi: &[f32], k: usize, costs: usize, ell: &mut [f64]) {
+fn bound_terms(
+    samples: Samples<'_>,
+    w: &[f32],
+    chi: &[f32],
+    zeta: f64,
+    k: usize,
+    costs: usize,
+    ell: &mut [f64],
+) {
     let size = samples.len();
     let at = |row: usize| f64::from(chi[row * costs + k]);
     for b in 0..size {
         let step = samples.cost(b, k, costs) + f64::from(samples.discounts[b]) * at(size + b) - at(b);
-        ell[b] = f64::from(w[b]) * step + (1.0 - samples.gamma) * at(2 * size + b);
+        ell[b] = f64::from(w[b]) * (step - zeta) + (1.0 - samples.gamma) * at(2 * size + b) + zeta;
     }
 }
 

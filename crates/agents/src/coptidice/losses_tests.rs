@@ -17,6 +17,7 @@ struct Case {
     w: Vec<f32>,
     lambda: Vec<f64>,
     tau: Vec<f64>,
+    zeta: Vec<f64>,
     limits: Vec<f64>,
     mu: f64,
 }
@@ -44,6 +45,7 @@ impl Case {
             tau: wide(draw(COSTS, 0.3, 2.0)),
             limits: wide(draw(COSTS, 0.0, 1.0)),
             mu: if gamma == 1.0 { f64::from(draw(1, -0.5, 0.5)[0]) } else { 0.0 },
+            zeta: if gamma == 1.0 { wide(draw(COSTS, -0.5, 1.0)) } else { Vec::new() },
         }
     }
 
@@ -87,6 +89,7 @@ impl Case {
             &self.w,
             &self.chi,
             &self.tau,
+            &self.zeta,
             epsilon,
             form,
             &mut ell,
@@ -125,7 +128,8 @@ fn exponents(case: &Case, k: usize) -> Vec<f64> {
             let chi = |row: usize| f64::from(case.chi[row * COSTS + k]);
             let step =
                 f64::from(case.costs[b * COSTS + k]) + f64::from(case.discounts[b]) * chi(SIZE + b) - chi(b);
-            f64::from(case.w[b]) * step + (1.0 - case.gamma) * chi(2 * SIZE + b)
+            let zeta = case.zeta.get(k).copied().unwrap_or(0.0);
+            f64::from(case.w[b]) * (step - zeta) + (1.0 - case.gamma) * chi(2 * SIZE + b) + zeta
         })
         .collect()
 }
@@ -283,6 +287,16 @@ fn bound_value_and_gradient_match_the_printed_form() {
             case.tau[k] += h;
             assert!((bounds[k].d_tau - (above - below) / (2.0 * h)).abs() < 1e-8);
             assert!((bounds[k].d_tau - (epsilon - bounds[k].kl)).abs() < 1e-15);
+            if gamma < 1.0 {
+                assert_eq!(bounds[k].d_zeta, 0.0, "it belongs to gamma = 1");
+                continue;
+            }
+            case.zeta[k] += h;
+            let above = plain_bound(&case, k, epsilon);
+            case.zeta[k] -= 2.0 * h;
+            let below = plain_bound(&case, k, epsilon);
+            case.zeta[k] += h;
+            assert!((bounds[k].d_zeta - (above - below) / (2.0 * h)).abs() < 1e-8);
         }
     }
 }

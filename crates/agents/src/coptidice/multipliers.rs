@@ -1,12 +1,12 @@
-//! The scalars of the dual: `lambda` and `tau` of every cost, and `mu`.
+//! The scalars of the dual: `lambda` and `tau` of every cost, `mu`, and with a bound at `gamma = 1` `zeta` of every cost.
 //!
 //! `lambda` and `tau` are held as logarithms, which keeps them positive and lets Adam move them by a constant ratio per
-//! step whatever their size. All three are in the units of training: scaled reward, and costs divided by the largest
+//! step whatever their size. All are in the units of training: scaled reward, and costs divided by the largest
 //! logged one, so that a start at `lambda = tau = 1` is sensible whatever the log's units.
 
 use coptidice_nn::{Adam, Pool};
 
-use super::losses::TAU_FLOOR;
+use super::losses::{Bound, TAU_FLOOR};
 use crate::learner::StateMut;
 use crate::trained::visit_adam;
 
@@ -18,7 +18,7 @@ pub(crate) const LAMBDA_MIN: f64 = 1e-4;
 /// `TAU_MIN * epsilon`, or the spread of `ell` is below about `TAU_MIN * sqrt(2 epsilon)`.
 pub(crate) const TAU_MIN: f64 = 1e-3;
 
-/// `[log lambda (K), log tau (K), mu]` with their optimiser.
+/// `[log lambda (K), log tau (K), mu, zeta (K or 0)]` with their optimiser.
 pub(crate) struct Multipliers {
     costs: usize,
     params: Vec<f32>,
@@ -31,13 +31,23 @@ pub(crate) struct Multipliers {
     pub(crate) tau: Vec<f64>,
     /// Zero while `gamma < 1`.
     pub(crate) mu: f64,
+    /// `[K]` with a bound at `gamma = 1`, else empty.
+    pub(crate) zeta: Vec<f64>,
     constrained: bool,
 }
 
 impl Multipliers {
-    pub(crate) fn new(costs: usize, constrained: bool, mu: f64, learning_rate: f32, lambda_max: f64) -> Self {
-        let mut params = vec![0.0; 2 * costs + 1];
-        params[2 * costs] = mu as f32;
+    /// Starts at `mu` and `zeta`, the latter empty or `[K]`.
+    pub(crate) fn new(
+        costs: usize,
+        constrained: bool,
+        mu: f64,
+        zeta: &[f64],
+        learning_rate: f32,
+        lambda_max: f64,
+    ) -> Self {
+        let mut params = vec![0.0; 2 * costs];
+        params.extend(std::iter::once(&mu).chain(zeta).map(|&start| start as f32));
         let mut multipliers = Multipliers {
             costs,
             grads: vec![0.0; params.len()],
@@ -47,6 +57,7 @@ impl Multipliers {
             lambda: vec![0.0; costs],
             tau: vec![0.0; costs],
             mu,
+            zeta: zeta.to_vec(),
             constrained,
         };
         multipliers.refresh();
@@ -61,19 +72,26 @@ impl Multipliers {
             self.tau[k] = exp(self.params[self.costs + k]) + TAU_FLOOR;
         }
         self.mu = f64::from(self.params[2 * self.costs]);
+        for (zeta, &p) in self.zeta.iter_mut().zip(&self.params[2 * self.costs + 1..]) {
+            *zeta = f64::from(p);
+        }
     }
 
-    /// Sets the gradient: in `log lambda` `[K]` (empty for none), in `tau` `[K]` (empty for none), in `mu`.
-    pub(crate) fn set_gradient(&mut self, d_log_lambda: &[f64], d_tau: impl Iterator<Item = f64>, d_mu: f64) {
+    /// Sets the gradient: in `log lambda` `[K]` (empty for none), in `tau` and `zeta` as `bounds` say (empty for none), in
+    /// `mu`.
+    pub(crate) fn set_gradient(&mut self, d_log_lambda: &[f64], bounds: &[Bound], d_mu: f64) {
         self.grads.fill(0.0);
         for (gradient, &d) in self.grads.iter_mut().zip(d_log_lambda) {
             *gradient = d as f32;
         }
-        for ((gradient, d), tau) in self.grads[self.costs..].iter_mut().zip(d_tau).zip(&self.tau) {
+        for ((gradient, bound), tau) in self.grads[self.costs..].iter_mut().zip(bounds).zip(&self.tau) {
             // d/d(log) of exp(log) + TAU_FLOOR is exp(log) itself.
-            *gradient = ((tau - TAU_FLOOR) * d) as f32;
+            *gradient = ((tau - TAU_FLOOR) * bound.d_tau) as f32;
         }
         self.grads[2 * self.costs] = d_mu as f32;
+        for (gradient, bound) in self.grads[2 * self.costs + 1..].iter_mut().zip(bounds) {
+            *gradient = bound.d_zeta as f32;
+        }
     }
 
     #[cfg(test)]
