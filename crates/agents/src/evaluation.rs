@@ -558,7 +558,11 @@ mod tests {
         assert_eq!(gaps(way(0.6, 0.0), 0.9, 0.1), [Gap::Reward { policy: 0.6, dual: 0.9 }]);
         let far = |policy, dual| Gap::Cost { name: "c".to_owned(), policy, dual, limit };
         assert_eq!(gaps(way(0.9, 0.101), 0.9, 0.1), [far(0.101, 0.1)], "over the limit");
-        assert_eq!(gaps(way(0.9, 0.08), 0.9, 0.05), [far(0.08, 0.05)], "within it, and far from what was promised");
+        assert_eq!(
+            gaps(way(0.9, 0.08), 0.9, 0.05),
+            [far(0.08, 0.05)],
+            "within it, and far from what was promised"
+        );
         assert_eq!(gaps(way(-1.0, 0.0), -0.9, 0.1), [], "a negative reward has a share of its size to spare");
     }
 

@@ -17,8 +17,8 @@
 use coptidice_core::CostConstraint;
 use coptidice_data::{Actions, EpisodeEnd, Transitions};
 
-use crate::estimate::{CostEstimate, EstimateLimit};
 use crate::config::{ConfigError, LogFacts, RewardScale, ScaleRule, TrainConfig};
+use crate::estimate::{CostEstimate, EstimateLimit};
 use crate::policy::Normalizer;
 use crate::registry::Algorithm;
 
@@ -212,10 +212,7 @@ impl<'a> Problem<'a> {
         let value_scale = ValueScale {
             horizon: horizon(config, &facts),
             reward: largest(data.rewards().iter().copied()) * reward_scale,
-            costs: costs
-                .iter()
-                .map(|cost| 1.0 + cost.constraint.credit(true).abs() * cost.scale)
-                .collect(),
+            costs: costs.iter().map(|cost| 1.0 + cost.constraint.credit(true).abs() * cost.scale).collect(),
         };
         Ok(Problem {
             config,

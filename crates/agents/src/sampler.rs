@@ -303,7 +303,10 @@ mod tests {
                         let value = |row: usize| match j {
                             0 => f64::from(data.reward(row)),
                             // Some episodes end by themselves: the limit, .4 or .3, is a credit of every step.
-                            j => (f64::from(data.costs(row)[j - 1]) - [0.4, 0.3][j - 1]) * problem.costs[j - 1].scale,
+                            j => {
+                                (f64::from(data.costs(row)[j - 1]) - [0.4, 0.3][j - 1])
+                                    * problem.costs[j - 1].scale
+                            }
                         };
                         let sum: f64 =
                             (row..=last).map(|next| 0.9_f64.powi((next - row) as i32) * value(next)).sum();

@@ -437,7 +437,11 @@ fn a_limit_per_episode_of_varying_length_is_kept() {
     last_step[LAST] = [1.0; ACTIONS];
     let of_episode = |solution: &Solution| solution.cost / exact.mean(&solution.w, &last_step);
     let limit = 0.9 * of_episode(&exact.solve(ALPHA, 0.0, None));
-    let optimum = exact.solve(ALPHA, 0.0, Some(CostConstraint { last_step_credit: limit, ..CostConstraint::default() }));
+    let optimum = exact.solve(
+        ALPHA,
+        0.0,
+        Some(CostConstraint { last_step_credit: limit, ..CostConstraint::default() }),
+    );
     assert!(optimum.lambda > 0.02 && (of_episode(&optimum) - limit).abs() < 1e-5, "the limit binds");
     let (metrics, estimates) =
         learn(&log, "gamma = 1.0\nepsilon = 0.0", &format!("limit = {limit:?}\nunit = \"episode\""));
@@ -474,10 +478,7 @@ fn the_upper_bound_is_held_to_the_limit() {
     let limit = free.cost / exact.mean(&free.w, &ONES);
     let (optimum, bound) = exact.solve_conservative(ALPHA, limit, epsilon);
     let mass = exact.mean(&optimum.w, &ONES);
-    assert!(
-        bound.abs() < 1e-4 && optimum.cost < 0.95 * limit * mass,
-        "the bound binds before the cost does"
-    );
+    assert!(bound.abs() < 1e-4 && optimum.cost < 0.95 * limit * mass, "the bound binds before the cost does");
     let fields = format!("gamma = 0.9\nepsilon = {epsilon:?}\nbound_loss = \"paper\"");
     let (metrics, _) = learn(&log, &fields, &per_step(limit));
     // Metrics are of costs as logged, and so is their bound.

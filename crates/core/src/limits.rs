@@ -260,7 +260,8 @@ mod tests {
     #[test]
     fn a_limit_per_step_is_on_the_steps_that_are_taken() {
         let gamma = 0.99_f64;
-        let limit = CostLimit::new(0.3, LimitUnit::Step, EpisodeHorizon::Varying { logged_mean: 10.0 }).unwrap();
+        let limit =
+            CostLimit::new(0.3, LimitUnit::Step, EpisodeHorizon::Varying { logged_mean: 10.0 }).unwrap();
         let constraint = limit.constraint(ProcessReading::Terminating { gamma }).unwrap();
         for steps in [1, 10, 1000] {
             for (cost, kept) in [(0.299, true), (0.301, false)] {

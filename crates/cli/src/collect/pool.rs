@@ -101,6 +101,13 @@ impl Pool {
         self.members.sort_by(|a, b| by_run(a, b).then(a.steps.cmp(&b.steps)));
     }
 
+    /// Whether `file` is one of the pool in `folder`, by whatever name.
+    pub(crate) fn holds(&self, folder: &Path, file: &Path) -> bool {
+        let Ok(file) = file.canonicalize() else { return false };
+        let same = |other: PathBuf| other.canonicalize().is_ok_and(|other| other == file);
+        same(Self::path(folder)) || self.members.iter().any(|member| same(member.policy_path(folder)))
+    }
+
     /// What is wrong with a file that parsed.
     fn defect(&self) -> Option<String> {
         if self.format != FORMAT {

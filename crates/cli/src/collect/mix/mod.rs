@@ -1,10 +1,13 @@
 //! A log mixed from the policies of a pool.
 //!
-//! The paper's data sets of the real-world suite hold a share `beta` of episodes of policies that keep the cost limit and
-//! for the rest episodes of policies that do not. Whether a policy keeps it is read from the pool, where it was measured.
-//! Within each part every policy gets the same number of episodes, up to one that the seed decides; the order is the
-//! seed's. An episode is a function of the seed, its number and its policy.
+//! The paper's data sets of the real-world suite hold a share `beta` of constraint-satisfying trajectories, and for the
+//! rest trajectories that violate the constraint, sampled by the policies of a pool. What counts is the episode's own cost:
+//! a policy that keeps a limit on average exceeds it in some. For the one part policies are tried that were measured within
+//! the limit in the pool, for the other those that were not (all, where there are none), by turns, each up to ten
+//! times until an episode is on the right side. The order is the seed's. An episode is a function of the seed, its number
+//! among all that were tried, and its policy.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -12,7 +15,7 @@ use std::time::Instant;
 use coptidice_agents::policy::{Acting, Actor};
 use coptidice_core::rng::Rng;
 use coptidice_data::{LogWriter, WriteOptions};
-use coptidice_sim::{CollectedLog, EnvOptions, Environment, Episodes, PerRow, record_episodes};
+use coptidice_sim::{CollectedLog, EnvOptions, Environment, EpisodeRecord, Episodes, PerRow, run_episodes};
 use serde::Serialize;
 
 use super::pool::{Member, Pool};
@@ -35,9 +38,9 @@ const TOGETHER: usize = 64;
 pub(crate) struct Request {
     /// Number of episodes.
     pub(crate) episodes: usize,
-    /// Share of the episodes of policies that keep the limit, in `[0, 1]`.
+    /// Share of the episodes that keep the limit, in `[0, 1]`.
     pub(crate) beta: f64,
-    /// Average cost per step that a policy keeps if none of its costs exceeds it.
+    /// Average cost per step that an episode keeps if none of its costs exceeds it.
     pub(crate) limit: f64,
     /// Seed of everything that is drawn.
     pub(crate) seed: u64,
@@ -54,22 +57,25 @@ pub(crate) struct Mixture {
     pub(crate) options: EnvOptions,
     /// Seed.
     pub(crate) seed: u64,
-    /// Share of the episodes of policies that keep the limit, as asked for.
+    /// Share of the episodes that keep the limit, as asked for.
     pub(crate) beta: f64,
     /// The limit, average cost per step.
     pub(crate) limit: f64,
     /// Names of the costs, `[K]`.
     pub(crate) costs: Vec<String>,
-    /// Of policies that keep the limit.
+    /// Episodes that keep the limit.
     pub(crate) safe: Part,
-    /// Of policies that do not.
+    /// Episodes that do not.
     #[serde(rename = "unsafe")]
     pub(crate) unsafe_: Part,
+    /// Episodes that were run, those left out for being on the wrong side of the limit included.
+    pub(crate) tried: usize,
     /// Steps of all episodes.
     pub(crate) transitions: usize,
     /// Size of the file.
     pub(crate) bytes: u64,
-    /// Seconds that it took.
+    /// Seconds that it took; no matter of the log.
+    #[serde(skip)]
     pub(crate) seconds: f64,
     /// The policies that act.
     pub(crate) policies: Vec<Share>,
@@ -82,22 +88,28 @@ pub(crate) struct Share {
     pub(crate) policy: String,
     /// Whether it keeps the limit, as measured in the pool.
     pub(crate) keeps_limit: bool,
-    /// Number of its episodes.
-    pub(crate) episodes: usize,
+    /// Number of its episodes that do.
+    #[serde(rename = "safe")]
+    pub(crate) safe: usize,
+    /// Number of its episodes that do not.
+    #[serde(rename = "unsafe")]
+    pub(crate) unsafe_: usize,
 }
 
 /// Acts as the policy that an episode is of.
 struct Player<'a> {
-    /// Of each member of the pool that has an episode.
+    /// Of each member of the pool that may act.
     actors: &'a [Option<Actor>],
+    /// Of the episodes from `first` on.
     members: &'a [usize],
+    first: u64,
     actor: Option<Actor>,
     failed: &'a OnceLock<String>,
 }
 
 impl coptidice_sim::Actor for Player<'_> {
     fn begin_episode(&mut self, episode: u64, _: &[f32], _: &mut Rng) {
-        self.actor.clone_from(&self.actors[self.members[episode as usize]]);
+        self.actor.clone_from(&self.actors[self.members[(episode - self.first) as usize]]);
     }
 
     fn act(&mut self, observation: &[f32], rng: &mut Rng, action: &mut [f32]) {
@@ -122,44 +134,38 @@ pub(crate) fn mix(
 ) -> Result<Mixture, Failure> {
     let start = Instant::now();
     let plan = Plan::draw(pool, request)?;
-    let counts = plan.counts();
-    let actors = load(pool, folder, env, &counts, request.acting)?;
+    let actors = load(pool, folder, env, &plan.actors(), request.acting)?;
     let mut writer = LogWriter::create(out, options).map_err(|error| Failure::input(&error))?;
-    let failed = OnceLock::new();
-    let source = PerRow(|| Player { actors: &actors, members: &plan.members, actor: None, failed: &failed });
     let mut progress = Progress::new(request.episodes as u64, "episodes");
-    let mut tally = Tally::new(pool.costs.len(), request.limit);
-    let mut log = CollectedLog::new(env.spec())?;
-    let episodes = Episodes::new(request.episodes, request.seed);
-    let recorded = record_episodes(env, &source, episodes, |episode, record| {
-        tally.add(plan.is_safe(episode as usize), record);
-        log.push(record)?;
-        let done = episode as usize + 1;
-        if done.is_multiple_of(TOGETHER) || done == request.episodes {
-            let part = std::mem::replace(&mut log, CollectedLog::new(env.spec())?).finish()?;
-            writer.append(&part).map_err(|error| Failure::work(&error))?;
+    let mut tally = Tally::new(pool.costs.len());
+    // Of each member the episodes it has, `[unsafe, safe]`.
+    let mut counts = vec![[0_usize; 2]; pool.members.len()];
+    let mut tried = 0;
+    for start in (0..request.episodes).step_by(TOGETHER) {
+        let end = request.episodes.min(start + TOGETHER);
+        let found = fill(pool, &plan, env, &actors, request, start..end, &mut tried)?;
+        let mut log = CollectedLog::new(env.spec())?;
+        for (place, (member, record)) in (start..end).zip(&found) {
+            let safe = plan.places[place].0;
+            counts[*member][usize::from(safe)] += 1;
+            tally.add(safe, record);
+            log.push(record)?;
         }
-        progress.set(done as u64, String::new);
-        Ok::<(), Failure>(())
-    });
-    if let Some(message) = failed.into_inner() {
-        return Err(Failure::work_because(
-            format!("a policy could not act: {message}"),
-            "the pool's policies do not fit this environment's observations",
-        ));
+        writer.append(&log.finish()?).map_err(|error| Failure::work(&error))?;
+        progress.set(end as u64, String::new);
     }
-    recorded?;
     let written = writer.finish().map_err(|error| Failure::work(&error))?;
     progress.finish();
     let bytes = std::fs::metadata(out).map_err(|error| Failure::writing(out, &error))?.len();
-    let share = |(member, &episodes): (usize, &usize)| Share {
+    let share = |(member, &[unsafe_, safe]): (usize, &[usize; 2])| Share {
         policy: pool.members[member].policy.clone(),
-        keeps_limit: plan.keeps[member],
-        episodes,
+        keeps_limit: pool.members[member].keeps(request.limit),
+        safe,
+        unsafe_,
     };
-    let policies: Vec<Share> =
-        counts.iter().enumerate().filter(|&(_, &count)| count > 0).map(share).collect();
-    let policies_of = |safe| policies.iter().filter(|share| share.keeps_limit == safe).count();
+    let acted = counts.iter().enumerate().filter(|(_, counts)| counts.iter().any(|&count| count > 0));
+    let policies: Vec<Share> = acted.map(share).collect();
+    let policies_of = |part: fn(&Share) -> usize| policies.iter().filter(|share| part(share) > 0).count();
     Ok(Mixture {
         environment: pool.environment.clone(),
         options: pool.options.clone(),
@@ -167,8 +173,9 @@ pub(crate) fn mix(
         beta: request.beta,
         limit: request.limit,
         costs: pool.costs.clone(),
-        safe: tally.part(true, policies_of(true)),
-        unsafe_: tally.part(false, policies_of(false)),
+        safe: tally.part(true, policies_of(|share| share.safe)),
+        unsafe_: tally.part(false, policies_of(|share| share.unsafe_)),
+        tried,
         transitions: written.transitions,
         bytes,
         seconds: start.elapsed().as_secs_f64(),
@@ -176,16 +183,63 @@ pub(crate) fn mix(
     })
 }
 
-/// The actors of all members that have an episode.
+/// Runs episodes until every one of `places` has one on its side of the limit, and gives these with their members, in
+/// order. `tried` numbers the episodes.
+fn fill(
+    pool: &Pool,
+    plan: &Plan,
+    env: &dyn Environment,
+    actors: &[Option<Actor>],
+    request: &Request,
+    places: Range<usize>,
+    tried: &mut usize,
+) -> Result<Vec<(usize, EpisodeRecord)>, Failure> {
+    let mut found: Vec<Option<(usize, EpisodeRecord)>> = places.clone().map(|_| None).collect();
+    let mut open: Vec<usize> = places.clone().collect();
+    for k in 0.. {
+        let members = open.iter().map(|&place| {
+            plan.member(place, k).ok_or_else(|| plan::nothing(pool, request.limit, plan.places[place].0))
+        });
+        let members = members.collect::<Result<Vec<usize>, Failure>>()?;
+        let first = *tried as u64;
+        let failed = OnceLock::new();
+        let player = || Player { actors, members: &members, first, actor: None, failed: &failed };
+        let episodes = Episodes { first, ..Episodes::new(open.len(), request.seed) };
+        let records = run_episodes(env, &PerRow(player), episodes, |_| EpisodeRecord::new(env.spec()));
+        if let Some(message) = failed.into_inner() {
+            return Err(Failure::work_because(
+                format!("a policy could not act: {message}"),
+                "the pool's policies do not fit this environment's observations",
+            ));
+        }
+        *tried += open.len();
+        let mut left = Vec::new();
+        for ((place, member), record) in open.into_iter().zip(members).zip(records?) {
+            let keeps = (0..pool.costs.len()).all(|cost| record.mean_cost(cost) <= request.limit);
+            if keeps == plan.places[place].0 {
+                found[place - places.start] = Some((member, record));
+            } else {
+                left.push(place);
+            }
+        }
+        if left.is_empty() {
+            break;
+        }
+        open = left;
+    }
+    Ok(found.into_iter().flatten().collect())
+}
+
+/// The actors of these members.
 fn load(
     pool: &Pool,
     folder: &Path,
     env: &dyn Environment,
-    counts: &[usize],
+    members: &[usize],
     acting: Acting,
 ) -> Result<Vec<Option<Actor>>, Failure> {
-    let actor = |(member, &count): (&Member, &usize)| {
-        if count == 0 {
+    let actor = |(number, member): (usize, &Member)| {
+        if members.binary_search(&number).is_err() {
             return Ok(None);
         }
         let policy = crate::policies::load(&member.policy_path(folder))?;
@@ -193,7 +247,7 @@ fn load(
         let acting = crate::policies::check(&policy, acting)?;
         Ok(Some(policy.actor_with(acting)))
     };
-    pool.members.iter().zip(counts).map(actor).collect()
+    pool.members.iter().enumerate().map(actor).collect()
 }
 
 #[cfg(test)]

@@ -14,13 +14,10 @@ pub(crate) struct Part {
     pub(crate) return_mean: Option<f64>,
     /// Mean of each cost over the steps, `[K]`.
     pub(crate) cost_per_step: Option<Vec<f64>>,
-    /// Share of the episodes whose own costs are within the limit.
-    pub(crate) share_within_limit: Option<f64>,
 }
 
-/// Sums over both parts, by whether they are of policies that keep the limit.
+/// Sums over both parts, by whether their episodes keep the limit.
 pub(super) struct Tally {
-    limit: f64,
     sums: [Sums; 2],
 }
 
@@ -31,13 +28,12 @@ struct Sums {
     reward: f64,
     /// `[K]`.
     costs: Vec<f64>,
-    within: usize,
 }
 
 impl Tally {
-    pub(super) fn new(costs: usize, limit: f64) -> Self {
+    pub(super) fn new(costs: usize) -> Self {
         let sums = || Sums { costs: vec![0.0; costs], ..Sums::default() };
-        Tally { limit, sums: [sums(), sums()] }
+        Tally { sums: [sums(), sums()] }
     }
 
     /// Counts an episode.
@@ -46,13 +42,9 @@ impl Tally {
         sums.episodes += 1;
         sums.steps += record.len();
         sums.reward += record.total_reward();
-        let mut within = true;
         for (k, sum) in sums.costs.iter_mut().enumerate() {
-            let cost = record.mean_cost(k);
-            *sum += cost * record.len() as f64;
-            within &= cost <= self.limit;
+            *sum += record.mean_cost(k) * record.len() as f64;
         }
-        sums.within += usize::from(within);
     }
 
     /// What one part came to, which `policies` policies have a part in.
@@ -65,7 +57,6 @@ impl Tally {
             policies,
             return_mean: per_episode(sums.reward),
             cost_per_step: (sums.steps > 0).then(|| sums.costs.iter().map(per_step).collect()),
-            share_within_limit: per_episode(sums.within as f64),
         }
     }
 }

@@ -5,7 +5,7 @@ use coptidice_sim::{EpisodeRecord, EpisodeRunner, EpisodeSink as _, make};
 
 use super::*;
 
-const TASK: &str = "nav/hazard";
+const TASK: &str = "rwrl/cartpole-swingup";
 
 fn env() -> Box<dyn Environment> {
     make(TASK).expect("it is registered")
@@ -65,47 +65,112 @@ fn message(failure: Failure) -> String {
 }
 
 #[test]
-fn shares_are_exact_and_policies_take_turns() {
+fn places_are_shared_out_exactly_and_policies_take_turns() {
     let costs = [0.0, 0.1, 0.1 + 1e-9, 0.5, 0.05, 0.2, 0.9];
     let folder = tempfile::tempdir().expect("a folder");
     let pool = pool(folder.path(), &costs);
     for (episodes, beta, safe) in [(1000, 0.8, 800), (7, 0.5, 4), (10, 0.0, 0), (10, 1.0, 10), (3, 0.2, 1)] {
         let plan = drawn(&pool, &request(episodes, beta));
-        assert_eq!(plan.members.len(), episodes);
-        assert_eq!((0..episodes).filter(|&episode| plan.is_safe(episode)).count(), safe);
-        let counts = plan.counts();
+        assert_eq!(plan.places.len(), episodes);
+        assert_eq!(plan.places.iter().filter(|place| place.0).count(), safe);
+        let mut counts = [0; 7];
+        (0..episodes).filter_map(|place| plan.member(place, 0)).for_each(|member| counts[member] += 1);
         for (kept, count) in [(true, safe), (false, episodes - safe)] {
             let part = || (0..costs.len()).filter(|&i| (costs[i] <= 0.1) == kept).map(|i| counts[i]);
             assert_eq!(part().sum::<usize>(), count);
             assert!(part().max() <= part().min().map(|least| least + 1), "{counts:?}");
         }
+        // Every policy of the part has its tries, none more.
+        let tries: Vec<usize> = (0..).map_while(|k| plan.member(0, k)).collect();
+        let group = if plan.places[0].0 { 3 } else { 4 };
+        assert_eq!(tries.len(), group * plan::TRIES_EACH);
+        assert!(tries.chunks(plan::TRIES_EACH).all(|each| each.iter().all(|member| *member == each[0])));
     }
-    let plan = |seed| drawn(&pool, &Request { seed, ..request(50, 0.8) }).members;
-    assert_eq!(plan(3), plan(3));
-    assert_ne!(plan(3), plan(4));
+    let members = |seed| -> Vec<Option<usize>> {
+        let plan = drawn(&pool, &Request { seed, ..request(50, 0.8) });
+        (0..50).map(|place| plan.member(place, 0)).collect()
+    };
+    assert_eq!(members(3), members(3));
+    assert_ne!(members(3), members(4));
 }
 
-/// The episodes, each run on its own by the policy that the plan names.
-fn rolled_out(pool: &Pool, folder: &Path, request: &Request) -> Transitions {
+/// The episodes, each run on its own: of each place, try after try, until one is on its side of the limit. Tries are
+/// numbered as they come, 64 places at a time.
+fn rolled_out(pool: &Pool, folder: &Path, request: &Request) -> (Transitions, u64) {
     let env = env();
     let plan = drawn(pool, request);
     let mut log = CollectedLog::new(env.spec()).expect("costs have names");
-    for (episode, &member) in plan.members.iter().enumerate() {
-        let policy = crate::policies::load(&pool.members[member].policy_path(folder));
-        let mut actor = policy.unwrap_or_else(|_| panic!("it is there")).actor();
-        let mut act = |observation: &[f32], rng: &mut Rng, action: &mut [f32]| {
-            actor.act(observation, rng, action).expect("observations are finite");
-        };
-        let episode = episode as u64;
-        let [mut start, mut acts] =
-            ["episode", "actor"].map(|purpose| stream(request.seed, purpose, episode));
-        let mut record = EpisodeRecord::new(env.spec());
-        let mut runner = EpisodeRunner::new(env.as_ref());
-        let ran = runner.run(episode, &mut act, &mut start, &mut acts, |step| record.step(step));
-        assert_eq!(ran, Ok(()));
-        log.push(&record).expect("it fits");
+    let mut number = 0;
+    let places: Vec<usize> = (0..request.episodes).collect();
+    for chunk in places.chunks(TOGETHER) {
+        let mut found: Vec<Option<EpisodeRecord>> = vec![None; chunk.len()];
+        for k in 0.. {
+            for (found, &place) in found.iter_mut().zip(chunk) {
+                if found.is_some() {
+                    continue;
+                }
+                let member = plan.member(place, k).expect("some try succeeds");
+                let policy = crate::policies::load(&pool.members[member].policy_path(folder));
+                let mut actor = policy.unwrap_or_else(|_| panic!("it is there")).actor();
+                let mut act = |observation: &[f32], rng: &mut Rng, action: &mut [f32]| {
+                    actor.act(observation, rng, action).expect("observations are finite");
+                };
+                let [mut start, mut acts] =
+                    ["episode", "actor"].map(|purpose| stream(request.seed, purpose, number));
+                let mut record = EpisodeRecord::new(env.spec());
+                let mut runner = EpisodeRunner::new(env.as_ref());
+                let ran = runner.run(number, &mut act, &mut start, &mut acts, |step| record.step(step));
+                assert_eq!(ran, Ok(()));
+                number += 1;
+                if (record.mean_cost(0) <= request.limit) == plan.places[place].0 {
+                    *found = Some(record);
+                }
+            }
+            if found.iter().all(Option::is_some) {
+                break;
+            }
+        }
+        found.iter().flatten().for_each(|record| log.push(record).expect("it fits"));
     }
-    log.finish().expect("there are episodes")
+    (log.finish().expect("there are episodes"), number)
+}
+
+/// Mean cost per step of one episode of each policy of a pool.
+fn costs_of_episodes(pool: &Pool, folder: &Path, episodes: usize) -> Vec<Vec<f64>> {
+    let env = env();
+    let of_member = |member: &Member| {
+        let policy = crate::policies::load(&member.policy_path(folder));
+        let policy = policy.unwrap_or_else(|_| panic!("it is there"));
+        let mut actor = policy.actor();
+        let cost = |episode: u64| {
+            let mut act = |observation: &[f32], rng: &mut Rng, action: &mut [f32]| {
+                actor.act(observation, rng, action).expect("observations are finite");
+            };
+            let [mut start, mut acts] = ["episode", "actor"].map(|purpose| stream(9, purpose, episode));
+            let mut record = EpisodeRecord::new(env.spec());
+            let mut runner = EpisodeRunner::new(env.as_ref());
+            let ran = runner.run(episode, &mut act, &mut start, &mut acts, |step| record.step(step));
+            assert_eq!(ran, Ok(()));
+            record.mean_cost(0)
+        };
+        (0..episodes as u64).map(cost).collect()
+    };
+    pool.members.iter().map(of_member).collect()
+}
+
+/// A pool that is measured, and a limit that splits the episodes of its policies.
+fn measured_pool(folder: &Path) -> (Pool, f64) {
+    let mut pool = pool(folder, &[0.0; 6]);
+    let costs = costs_of_episodes(&pool, folder, 8);
+    let means: Vec<f64> = costs.iter().map(|of| of.iter().sum::<f64>() / of.len() as f64).collect();
+    for (member, &mean) in pool.members.iter_mut().zip(&means) {
+        member.cost_per_step = vec![mean];
+    }
+    let mut all: Vec<f64> = costs.into_iter().flatten().collect();
+    all.sort_by(f64::total_cmp);
+    let (low, high) = (all[0], all[3 * all.len() / 4]);
+    assert!(low < high, "episodes differ: {all:?}");
+    (pool, 0.5 * (low + high))
 }
 
 /// More episodes than are written together.
@@ -113,15 +178,15 @@ fn rolled_out(pool: &Pool, folder: &Path, request: &Request) -> Transitions {
 fn the_file_is_the_rollouts_whatever_the_threads() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
-    let pool = pool(folder, &[0.0, 0.3, 0.02]);
-    let request = request(70, 0.7);
+    let (pool, limit) = measured_pool(folder);
+    let request = Request { limit, ..request(70, 0.7) };
     let paths = [1, 2].map(|threads| {
         let path = folder.join(format!("{threads}.hdf5"));
-        let mixture =
-            mixed(&pool, folder, &request, &path, threads).unwrap_or_else(|_| panic!("it is mixed"));
+        let mixture = mixed(&pool, folder, &request, &path, threads)
+            .unwrap_or_else(|failure| panic!("{}", message(failure)));
         assert_eq!((mixture.safe.episodes, mixture.unsafe_.episodes), (49, 21));
-        assert_eq!((mixture.safe.policies, mixture.unsafe_.policies), (2, 1));
-        assert_eq!(mixture.policies.iter().map(|share| share.episodes).sum::<usize>(), 70);
+        assert_eq!(mixture.policies.iter().map(|share| share.safe).sum::<usize>(), 49);
+        assert_eq!(mixture.policies.iter().map(|share| share.unsafe_).sum::<usize>(), 21);
         (path, mixture)
     });
     let bytes = |path: &Path| std::fs::read(path).expect("it is there");
@@ -129,17 +194,22 @@ fn the_file_is_the_rollouts_whatever_the_threads() {
     let (path, mixture) = &paths[0];
     assert_eq!(mixture.bytes, bytes(path).len() as u64);
 
-    let expected = rolled_out(&pool, folder, &request);
+    let (expected, tried) = rolled_out(&pool, folder, &request);
+    assert_eq!(mixture.tried as u64, tried);
     let found = coptidice_data::load(path, &ReadOptions::default(), &CheckOptions::default());
     let found = found.expect("it is a log").transitions;
     assert_eq!(found.fingerprint(), expected.fingerprint());
     assert_eq!((found.len(), found.episodes()), (mixture.transitions, expected.episodes()));
 
-    // What the summary says, from the log: single precision, up to 200 steps of rewards.
-    let plan = drawn(&pool, &request);
+    // What the summary says, from the log: single precision, up to 1000 steps of rewards.
+    let cost_of = |rows: std::ops::Range<usize>| {
+        let steps = rows.len() as f64;
+        rows.map(|row| f64::from(found.costs(row)[0])).sum::<f64>() / steps
+    };
+    let keeps = |episode: &coptidice_data::Episode| cost_of(episode.rows()) <= limit;
     for (safe, part) in [(true, &mixture.safe), (false, &mixture.unsafe_)] {
-        let episodes =
-            || found.episodes().iter().enumerate().filter(|&(i, _)| plan.is_safe(i) == safe).map(|(_, e)| e);
+        let episodes = || found.episodes().iter().filter(|episode| keeps(episode) == safe);
+        assert_eq!(episodes().count(), part.episodes, "by the episodes' own costs");
         let rows = || episodes().flat_map(|episode| episode.rows());
         let total: f64 = rows().map(|row| f64::from(found.reward(row))).sum();
         let mean = total / episodes().count() as f64;
@@ -151,24 +221,27 @@ fn the_file_is_the_rollouts_whatever_the_threads() {
 }
 
 #[test]
-fn a_pool_without_policies_for_a_part_is_refused() {
+fn a_part_that_no_episode_is_found_for_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     let out = folder.join("log.hdf5");
-    let refused = |pool: &Pool, beta| {
-        let Err(failure) = mixed(pool, folder, &request(10, beta), &out, 1) else { panic!("it is refused") };
+    let refused = |pool: &Pool, beta, limit| {
+        let request = Request { limit, ..request(10, beta) };
+        let Err(failure) = mixed(pool, folder, &request, &out, 1) else { panic!("it is refused") };
         message(failure)
     };
-    let [costly, safe] = [pool(folder, &[0.3, 0.2]), pool(folder, &[0.01, 0.0])];
-    assert!(refused(&costly, 0.8).contains("0.2000"), "the least cost");
-    assert!(refused(&safe, 0.8).contains("0.0100"), "the largest cost");
-    let none = pool(folder, &[]);
-    assert!(refused(&none, 0.8).contains("no policies"));
+    // No cost is below 0 or above 1.
+    let pool = pool(folder, &[0.3, 0.2]);
+    assert!(refused(&pool, 0.8, -0.1).contains("0.2000"), "the least cost");
+    assert!(refused(&pool, 0.8, 1.0).contains("0.3000"), "the largest cost");
+    let mut none = pool.clone();
+    none.members.clear();
+    assert!(refused(&none, 0.8, 0.1).contains("no policies"));
     assert!(!out.exists());
-    assert!(
-        mixed(&costly, folder, &request(2, 0.0), &out, 1)
-            .is_ok_and(|mixture| mixture.safe.return_mean.is_none())
-    );
+    let all = Request { limit: 1.0, ..request(2, 1.0) };
+    assert!(mixed(&pool, folder, &all, &out, 1).is_ok_and(|mixture| mixture.unsafe_.return_mean.is_none()));
+    assert!(pool.holds(folder, &folder.join("./pool.json")) == folder.join("pool.json").exists());
+    assert!(pool.holds(folder, &folder.join("0.safetensors")) && !pool.holds(folder, &out));
 }
 
 /// A policy that cannot act, in the second part that is written.
@@ -176,7 +249,8 @@ fn a_pool_without_policies_for_a_part_is_refused() {
 fn nothing_is_left_of_a_mixture_that_fails() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
-    let pool = pool(folder, &[0.0, 0.3]);
+    // Every episode keeps a limit of 1, and so does one of the policies.
+    let pool = pool(folder, &[0.0, 1.5]);
     let parts = crate::testing::policy(env().as_ref(), 1, Acting::Mean).to_parts();
     let normalizer = Normalizer {
         mean: vec![3e38; parts.normalizer.columns()],
@@ -187,13 +261,11 @@ fn nothing_is_left_of_a_mixture_that_fails() {
     let path = pool.members[1].policy_path(folder);
     std::fs::write(path, broken.to_bytes().expect("it has bytes")).expect("written");
     let before = std::fs::read_dir(folder).expect("a folder").count();
-    let mut requests = (0..).map(|seed| Request { seed, ..request(100, 0.99) });
+    // The broken one is tried where an episode is to be over a limit: late, and it acts at once.
+    let mut requests = (0..).map(|seed| Request { seed, limit: 1.0, ..request(100, 0.99) });
     let late = |request: &Request| {
-        drawn(&pool, request)
-            .members
-            .iter()
-            .position(|&member| member == 1)
-            .is_some_and(|first| first > TOGETHER)
+        let plan = drawn(&pool, request);
+        (0..100).position(|place| plan.member(place, 0) == Some(1)).is_some_and(|first| first > TOGETHER)
     };
     let request = requests.find(late).expect("some seed does it");
     let Err(failure) = mixed(&pool, folder, &request, &folder.join("log.hdf5"), 2) else {

@@ -24,10 +24,10 @@ pub(crate) struct MixCommand {
     /// Number of episodes
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     episodes: u32,
-    /// Share of the episodes of policies that keep the limit, 0 to 1; rounded to whole episodes
+    /// Share of the episodes that keep the limit, 0 to 1; rounded to whole episodes
     #[arg(long, default_value_t = 0.8, value_parser = parse_share)]
     beta: f64,
-    /// Average cost per step up to which a policy, as measured in the pool, keeps the limit [default: the environment's]
+    /// Average cost per step up to which an episode keeps the limit [default: the environment's]
     #[arg(long, value_parser = parse_limit)]
     limit: Option<f64>,
     /// Seed of the policies drawn, their order and the episodes
@@ -57,6 +57,14 @@ impl MixCommand {
         let summary = self.out.with_extension("json");
         crate::output::check_target(&summary, self.overwrite)?;
         let pool = Pool::read(&self.pool)?;
+        for target in [&self.out, &summary] {
+            if pool.holds(&self.pool, target) {
+                return Err(Failure::usage(
+                    format!("{} is a file of the pool, which would be lost", target.display()),
+                    "choose another --out",
+                ));
+            }
+        }
         let env = environment(&pool.environment, &pool.options)?;
         if env.spec().cost_names() != pool.costs {
             return Err(Failure::usage(
@@ -99,16 +107,15 @@ fn default_limit(env: &dyn Environment) -> Result<f64, Failure> {
 /// The table.
 fn print(mixture: &Mixture) -> Done {
     let costs = mixture.costs.iter().map(|cost| format!(" {cost:>20}")).collect::<String>();
-    line(&format!(
-        "{:<8} {:>8} {:>8} {:>10}{costs} {:>12}",
-        "part", "episodes", "policies", "return", "within limit"
-    ))?;
+    line(&format!("{:<8} {:>8} {:>8} {:>10}{costs}", "part", "episodes", "policies", "return"))?;
     for (name, part) in [("safe", &mixture.safe), ("unsafe", &mixture.unsafe_)] {
         line(&row(name, part, mixture.costs.len()))?;
     }
     line(&format!(
-        "{} in {}, {} MB, {} s; limit {} per step",
+        "{} in {} of {} run, {}, {} MB, {} s; limit {} per step",
         counted(mixture.transitions as u64, "transition"),
+        counted((mixture.safe.episodes + mixture.unsafe_.episodes) as u64, "episode"),
+        mixture.tried,
         mixture.environment,
         significant(mixture.bytes as f64 / 1e6, 4),
         significant(mixture.seconds, 3),
@@ -121,12 +128,11 @@ fn row(name: &str, part: &Part, costs: usize) -> String {
         |value: Option<f64>, digits: usize| value.map_or("-".to_owned(), |value| format!("{value:.digits$}"));
     let cost = |k: usize| format!(" {:>20}", number(part.cost_per_step.as_ref().map(|costs| costs[k]), 4));
     format!(
-        "{name:<8} {:>8} {:>8} {:>10}{} {:>12}",
+        "{name:<8} {:>8} {:>8} {:>10}{}",
         part.episodes,
         part.policies,
         number(part.return_mean, 2),
-        (0..costs).map(cost).collect::<String>(),
-        number(part.share_within_limit.map(|share| 100.0 * share), 0) + "%"
+        (0..costs).map(cost).collect::<String>()
     )
 }
 

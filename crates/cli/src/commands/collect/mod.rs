@@ -57,8 +57,7 @@ impl Args for Collect {
 /// What to do with a pool.
 #[derive(Subcommand)]
 pub(crate) enum WithPool {
-    /// Mix a log from the policies of a pool: a share of the episodes of those that keep a cost limit, the rest of those
-    /// that do not
+    /// Mix a log from the policies of a pool: a share of episodes that keep a cost limit, the rest of some that do not
     Mix(mix::MixCommand),
 }
 
