@@ -96,6 +96,18 @@ pub enum TraceError {
         /// What the reader says.
         reason: String,
     },
+    /// Something that is no number, which nothing can be held against.
+    #[error("{}: array {name:?} has {value} in row {row}; record the trace again", path.display())]
+    NotFinite {
+        /// The file.
+        path: PathBuf,
+        /// The array.
+        name: &'static str,
+        /// The row.
+        row: usize,
+        /// What stands there.
+        value: f64,
+    },
     /// Lengths that do not belong together.
     #[error("the trace has {found} {what}, expected {expected}")]
     Shape {
@@ -135,6 +147,26 @@ impl Trace {
         check("rewards", trace.rewards.len(), steps)?;
         check("observations", trace.observations.len(), steps + 1)?;
         check("costs", trace.costs.len(), steps + 1)?;
+        if steps == 0 {
+            return Err(TraceError::Shape { what: "steps", found: 0, expected: 1 });
+        }
+        let rows = |vector: &[f64]| vector.iter().map(|&x| vec![x]).collect::<Vec<_>>();
+        let PhysicsState { qpos, qvel, act } = &trace.start;
+        for (name, rows) in [
+            ("qpos0", rows(qpos)),
+            ("qvel0", rows(qvel)),
+            ("act0", rows(act)),
+            ("actions", trace.actions.clone()),
+            ("observations", trace.observations.clone()),
+            ("rewards", rows(&trace.rewards)),
+            ("costs", rows(&trace.costs)),
+        ] {
+            for (row, values) in rows.iter().enumerate() {
+                if let Some(&value) = values.iter().find(|value| !value.is_finite()) {
+                    return Err(TraceError::NotFinite { path: path.to_owned(), name, row, value });
+                }
+            }
+        }
         Ok(trace)
     }
 }

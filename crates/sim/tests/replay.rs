@@ -123,4 +123,17 @@ fn hostile_arrays_are_refused_without_believing_their_headers() {
     assert!(matches!(error, TraceError::Shape { what: "rewards", found: 3, expected: 1 }));
     write_archive(&path, &arrays("(1,)", 1));
     assert_eq!(Trace::read_npz(&path).unwrap().actions.len(), 1);
+    // What is no number, and what is nothing, agrees with everything.
+    let mut broken = arrays("(1,)", 1);
+    broken[3].1 = npy("(1, 1)", &f64::NAN.to_le_bytes());
+    write_archive(&path, &broken);
+    let error = Trace::read_npz(&path).unwrap_err();
+    assert!(matches!(error, TraceError::NotFinite { name: "actions", row: 0, .. }), "{error}");
+    let mut empty = arrays("(0,)", 0);
+    empty[3].1 = npy("(0, 1)", &[]);
+    empty[4].1 = npy("(1, 5)", &[0; 40]);
+    empty[6].1 = npy("(1,)", &[0; 8]);
+    write_archive(&path, &empty);
+    let error = Trace::read_npz(&path).unwrap_err();
+    assert!(matches!(error, TraceError::Shape { what: "steps", found: 0, .. }), "{error}");
 }

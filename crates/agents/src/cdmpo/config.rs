@@ -146,8 +146,17 @@ impl CdmpoConfig {
     /// # Errors
     /// [`ConfigError`] naming the field.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        let config: CdmpoConfig =
-            toml::from_str(text).map_err(|error| ConfigError::Parse(error.to_string()))?;
+        let table = text.parse().map_err(|error: toml::de::Error| ConfigError::Parse(error.to_string()))?;
+        Self::from_table(table)
+    }
+
+    /// Reads a table. Errors name fields, not lines, of which a table has none.
+    ///
+    /// # Errors
+    /// As [`CdmpoConfig::from_toml`].
+    pub fn from_table(table: toml::Table) -> Result<Self, ConfigError> {
+        let read = table.try_into::<CdmpoConfig>();
+        let config = read.map_err(|error| ConfigError::Parse(error.message().to_owned()))?;
         config.check()?;
         Ok(config)
     }
@@ -171,7 +180,12 @@ impl CdmpoConfig {
         let count = |n: usize, most: usize| (1..=most).contains(&n);
         let text = |r: [f64; 2]| format!("{r:?}");
         let rules: [(&'static str, String, bool, &'static str); 32] = [
-            ("limit", self.limit.to_string(), self.limit.is_finite(), "a number"),
+            (
+                "limit",
+                self.limit.to_string(),
+                self.limit.is_finite() && self.limit >= 0.0,
+                "a number, at least 0",
+            ),
             ("seed", self.seed.to_string(), self.seed < 1 << 63, "0 to 2^63 - 1"),
             ("steps", self.steps.to_string(), (1..1 << 53).contains(&self.steps), "at least 1"),
             ("threads", self.threads.to_string(), self.threads <= 1024, "0 to 1024"),

@@ -201,6 +201,13 @@ impl Replay {
         self.added = first;
         while self.added < added {
             reader.read_exact(&mut row)?;
+            let (words, _) = row.as_chunks::<4>();
+            // Behind a terminal anything may stand.
+            let mut numbers = words.iter().map(|word| f32::from_le_bytes(*word)).rev();
+            if numbers.next() != Some(TERMINAL) && !numbers.all(f32::is_finite) {
+                let text = format!("row {} holds what is no number", self.added);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+            }
             self.push_row(|values, _| {
                 let (words, _) = row.as_chunks::<4>();
                 for (value, word) in values.iter_mut().zip(words) {

@@ -47,10 +47,17 @@ pub fn train(
     agent.steps = progress.step;
     let replay = run.directory.join(REPLAY);
     if agent.rows > 0 {
-        agent.replay.restore(&replay, agent.rows).map_err(io(&replay))?;
+        agent.replay.restore(&replay, agent.rows).map_err(|error| io(&replay)(damaged(&error)))?;
     }
     observer.started(agent.steps);
     Loop { config, facts: &facts, simulator, pool: &pool, store: &store, run, observer, agent }.run()
+}
+
+/// The replay buffer's file is one, whatever the checkpoint: there is no older one to go back to.
+fn damaged(error: &std::io::Error) -> std::io::Error {
+    let text =
+        format!("{error}; the run cannot go on from this file: take its folder away, and it starts anew");
+    std::io::Error::new(error.kind(), text)
 }
 
 fn check(facts: &SimulatorFacts) -> Result<(), TrainError> {

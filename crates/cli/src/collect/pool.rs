@@ -9,7 +9,7 @@ use coptidice_sim::EnvOptions;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
-use crate::run_directory::{read_json, write_json};
+use crate::run_directory::write_json;
 
 /// The format that this program writes and reads.
 const FORMAT: u32 = 1;
@@ -82,7 +82,7 @@ impl Pool {
     /// Reads the pool in `folder`.
     pub(crate) fn read(folder: &Path) -> Result<Self, Failure> {
         let path = Self::path(folder);
-        let pool: Pool = read_json(&path)?;
+        let pool: Pool = read_file(&path)?;
         pool.defect().map_or(Ok(pool), |defect| {
             Err(Failure::usage(format!("{}: {defect}", path.display()), "collect the pool again"))
         })
@@ -99,6 +99,11 @@ impl Pool {
         self.members.push(member);
         let by_run = |a: &Member, b: &Member| a.limit.total_cmp(&b.limit).then(a.seed.cmp(&b.seed));
         self.members.sort_by(|a, b| by_run(a, b).then(a.steps.cmp(&b.steps)));
+    }
+
+    /// Takes out the members that a run left after more than `steps`.
+    pub(crate) fn forget_after(&mut self, limit: f64, seed: u64, steps: u64) {
+        self.members.retain(|m| m.limit != limit || m.seed != seed || m.steps <= steps);
     }
 
     /// Whether `file` is one of the pool in `folder`, by whatever name.
@@ -127,6 +132,21 @@ impl Pool {
             }
         })
     }
+}
+
+fn read_file(path: &Path) -> Result<Pool, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::usage(
+            format!("{}: {error}", path.display()),
+            "a pool is a folder that `coptidice collect --out` made",
+        )
+    })?;
+    serde_json::from_str(&text).map_err(|error| {
+        Failure::usage(
+            format!("{}: {error}", path.display()),
+            "the file was changed; take it away, and the `coptidice collect` that made the pool measures its policies anew",
+        )
+    })
 }
 
 #[cfg(test)]
@@ -162,6 +182,10 @@ mod tests {
         let order: Vec<_> = pool.members.iter().map(|m| (m.policy.as_str(), m.return_mean)).collect();
         assert_eq!(order, [("c.safetensors", 812.5), ("a.safetensors", 812.5), ("b.safetensors", 1.0)]);
         assert!(pool.members[0].keeps(0.07) && !pool.members[0].keeps(0.06));
+        let mut restarted = pool.clone();
+        restarted.forget_after(0.1, 0, 10);
+        let left: Vec<_> = restarted.members.iter().map(|m| (m.limit, m.steps)).collect();
+        assert_eq!(left, [(0.05, 30), (0.1, 10)]);
         let folder = tempfile::tempdir().expect("a folder");
         assert!(pool.write(folder.path()).is_ok());
         let Ok(read) = Pool::read(folder.path()) else { panic!("just written") };

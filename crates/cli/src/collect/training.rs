@@ -139,6 +139,8 @@ impl Observer for Recorder<'_, '_> {
         self.note(written);
         let log = open_metrics(&self.root, step).map_err(|error| metrics_failure(&error));
         self.log = self.note(log);
+        // What comes after this step is made anew, and need not be what it was.
+        self.collection.pool.forget_after(self.config.limit, self.config.seed, step);
         // Policies that a run left which was cut off before they were entered.
         for steps in cdmpo::saved_steps(&self.root).into_iter().filter(|&steps| steps <= step) {
             let entered = self.collection.enter(self.config, &self.name, steps);

@@ -2,7 +2,8 @@
 
 mod mix;
 
-use std::path::PathBuf;
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
 
 use clap::{ArgMatches, Args, FromArgMatches, Subcommand};
 use coptidice_agents::TrainOutcome;
@@ -112,14 +113,22 @@ impl MakePool {
     /// Trains run after run, and keeps `pool.json` up to date.
     fn run(self) -> Done {
         let table = crate::settings::read_table(self.config.as_deref(), &self.set)?;
-        let text = toml::to_string(&table).map_err(|error| Failure::work(&error))?;
-        let mut base = CdmpoConfig::from_toml(&text).map_err(|error| Failure::input(&error))?;
+        let mut base = CdmpoConfig::from_table(table).map_err(|error| Failure::input(&error))?;
         base.steps = self.steps.unwrap_or(base.steps);
         base.seed = self.seed.unwrap_or(base.seed);
         base.threads = self.threads.map_or(base.threads, usize::from);
         base.checkpoint_every = self.checkpoint_every.unwrap_or(base.checkpoint_every);
         let configs: Vec<CdmpoConfig> =
-            self.limits.iter().map(|&limit| CdmpoConfig { limit, ..base.clone() }).collect();
+            // -0 is 0, in names too.
+            self.limits.iter().map(|limit| CdmpoConfig { limit: limit + 0.0, ..base.clone() }).collect();
+        for (k, config) in configs.iter().enumerate() {
+            if configs[..k].iter().any(|other| other.limit == config.limit) {
+                return Err(Failure::usage(
+                    format!("--limits has {} twice", config.limit),
+                    "give each limit once; for runs of other seeds, run again with another --seed",
+                ));
+            }
+        }
         for config in &configs {
             config.check().map_err(|error| Failure::input(&error))?;
         }
@@ -139,6 +148,9 @@ impl MakePool {
         std::fs::create_dir_all(&self.out).map_err(|error| {
             Failure::usage(format!("{}: {error}", self.out.display()), "choose an --out that can be written")
         })?;
+        // Held to the end: each run has its own list of the pool's members in hand.
+        let _lock = lock(&self.out)?;
+        let pool = if Pool::path(&self.out).exists() { Pool::read(&self.out)? } else { pool };
         pool.write(&self.out)?;
         stop_on_interrupt();
         let measure = Measure { episodes: self.episodes as usize, seed: MEASURE_SEED };
@@ -157,6 +169,21 @@ impl MakePool {
         }
         progress.finish();
         summarise(&collection, &configs)
+    }
+}
+
+/// Keeps other runs out of the pool while the file is open; the system lets go of it however this one ends.
+fn lock(folder: &Path) -> Result<File, Failure> {
+    let path = folder.join(".lock");
+    let file = File::create(&path).map_err(|error| Failure::writing(&path, &error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Failure::usage(
+            format!("another run is collecting into {}", folder.display()),
+            "wait for its end, or choose another --out",
+        )),
+        // Where files cannot be locked, nothing is.
+        Err(TryLockError::Error(_)) => Ok(file),
     }
 }
 
@@ -201,4 +228,18 @@ fn summarise(collection: &Collection<'_>, configs: &[CdmpoConfig]) -> Done {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_is_collected_into_by_one_run_at_a_time() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let Ok(first) = lock(folder.path()) else { panic!("nobody holds it") };
+        assert!(lock(folder.path()).is_err());
+        drop(first);
+        assert!(lock(folder.path()).is_ok());
+    }
 }
