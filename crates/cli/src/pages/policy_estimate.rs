@@ -11,6 +11,10 @@ use serde::{Deserialize, Serialize};
 use crate::failure::Failure;
 use crate::run_directory::{LimitEntry, RunDirectory, read_json, write_json};
 
+/// An estimated reward that moves by more than this share of itself has not settled. Most stay below a fifth; costs, which
+/// are small beside the sums they are estimated from, move more.
+const UNSETTLED: f64 = 0.25;
+
 /// `policy_estimate.json` of a run directory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct PolicyPicture {
@@ -62,7 +66,17 @@ impl PolicyPicture {
             .failed
             .iter()
             .map(|(acting, why)| format!("the policy acting by {acting} could not be evaluated: {why}"));
-        self.gaps.iter().cloned().chain(failed).chain(self.graph()).collect()
+        self.gaps.iter().cloned().chain(failed).chain(self.graph()).chain(self.unsettled()).collect()
+    }
+
+    /// Where the estimate of the reward still moved by more than a share of itself when evaluation ended.
+    fn unsettled(&self) -> Option<String> {
+        let way = self.ways.first()?;
+        let by = way.unsettled.first().copied().filter(|by| *by > UNSETTLED * way.reward.abs())?;
+        Some(format!(
+            "the policy's estimate has not settled: the reward moved by {by:.4} a step in its last rounds; raise \
+             evaluation.steps and evaluation.rounds, or train for more steps, by which evaluation is bounded"
+        ))
     }
 
     /// Where the ONNX graph acts otherwise than was chosen.

@@ -78,7 +78,7 @@ impl From<&WeightSummary> for Section {
                  transitions carry the result.",
             )
             .cards([
-                Card::new("mean of w", significant(summary.mean, 4), "1 at an exact optimum"),
+                Card::new("mean of w", significant(summary.mean, 4), "1 at an exact optimum; less where terminals end a discounted process"),
                 Card::new("largest w", significant(summary.max, 4), ""),
                 Card::new("w = 0", percent(summary.share_zero), "of transitions"),
                 Card::new(
