@@ -98,6 +98,23 @@ fn every_truncation_of_every_file_is_an_error() {
     }
 }
 
+/// The footer of a Parquet file is full of places and lengths: every seventh of its bytes, made the least and the most.
+#[test]
+fn damaged_parquet_footers_never_panic() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("damaged.parquet");
+    let bytes = std::fs::read(fixture("table.parquet")).unwrap();
+    let length = u32::from_le_bytes(bytes[bytes.len() - 8..bytes.len() - 4].try_into().unwrap()) as usize;
+    for position in (bytes.len() - 8 - length..bytes.len()).step_by(7) {
+        for value in [0x00, 0xff] {
+            let mut damaged = bytes.clone();
+            damaged[position] = value;
+            std::fs::write(&path, damaged).unwrap();
+            let _ = read(&path, &ReadOptions::default());
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 

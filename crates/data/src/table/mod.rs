@@ -15,7 +15,7 @@ pub(crate) use arrow_cells::CellColumn;
 pub(crate) use csv_file::{CsvFile, is_word};
 pub(crate) use labels::{LabelColumn, Labels};
 pub(crate) use order::{Arrangement, Interner, arrange};
-pub(crate) use parquet_file::ParquetFile;
+pub(crate) use parquet_file::{ParquetFile, builder as parquet_builder, whole_batches as parquet_batches};
 
 /// One value of a table.
 #[derive(Clone, Copy, Debug, PartialEq)]

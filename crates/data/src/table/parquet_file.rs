@@ -1,11 +1,14 @@
 //! Apache Parquet, one row for each transition.
 
 use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use arrow_schema::DataType;
+use arrow_array::RecordBatch;
+use arrow_schema::{ArrowError, DataType};
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::file::metadata::ColumnChunkMetaData;
 
 use super::arrow_cells::CellColumn;
 use super::{Cell, Row};
@@ -82,8 +85,8 @@ impl ParquetFile {
             .build()
             .map_err(|e| DataError::malformed(&self.path, "Parquet", e))?;
         let mut number = 0;
-        for batch in batches {
-            let batch = batch.map_err(|e| DataError::malformed(&self.path, "Parquet", e))?;
+        for batch in whole_batches(&self.path, batches) {
+            let batch = batch?;
             let columns: Vec<CellColumn> = wanted
                 .iter()
                 .map(|&column| {
@@ -110,9 +113,46 @@ impl ParquetFile {
     }
 }
 
-fn builder(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, DataError> {
+/// Opens a Parquet file whose footer makes sense.
+pub(crate) fn builder(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, DataError> {
     let file = File::open(path).map_err(|e| DataError::io(path, "open", e))?;
-    ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| DataError::malformed(path, "Parquet", e))
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file)
+        .map_err(|e| DataError::malformed(path, "Parquet", e))?;
+    // The library takes these for granted, and panics.
+    let chunks = builder.metadata().row_groups().iter().flat_map(|group| group.columns());
+    let negative = |chunk: &ColumnChunkMetaData| {
+        let start = chunk.dictionary_page_offset().unwrap_or_else(|| chunk.data_page_offset());
+        start < 0 || chunk.compressed_size() < 0
+    };
+    match chunks.enumerate().find(|(_, chunk)| negative(chunk)) {
+        Some((number, _)) => {
+            let reason = format!("column chunk {number} lies at a negative place or has a negative length");
+            Err(DataError::malformed(path, "Parquet", reason))
+        }
+        None => Ok(builder),
+    }
+}
+
+/// The batches of a file. Of one whose pages are damaged the library may panic: that is an error, and the last batch.
+pub(crate) fn whole_batches(
+    path: &Path,
+    mut batches: ParquetRecordBatchReader,
+) -> impl Iterator<Item = Result<RecordBatch, DataError>> {
+    let mut over = false;
+    std::iter::from_fn(move || {
+        if over {
+            return None;
+        }
+        // After a panic the reader is not touched again.
+        let next = catch_unwind(AssertUnwindSafe(|| batches.next()));
+        let next = next.unwrap_or_else(|panic| {
+            let said = panic.downcast_ref::<&str>().copied();
+            let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+            Some(Err(ArrowError::ParquetError(said.unwrap_or("the pages are damaged").to_owned())))
+        });
+        over = !matches!(next, Some(Ok(_)));
+        next.map(|batch| batch.map_err(|e| DataError::malformed(path, "Parquet", e)))
+    })
 }
 
 struct BatchRow<'a> {

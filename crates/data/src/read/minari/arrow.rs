@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::episode::{Actions, RawEpisode, json_costs, natural, side_by_side};
 use crate::error::DataError;
-use crate::table::{Cell, CellColumn};
+use crate::table::{Cell, CellColumn, parquet_batches, parquet_builder};
 
 /// Reads the Arrow or Parquet files of one episode.
 pub(super) fn episode(directory: &Path, cost_keys: &[String]) -> Result<RawEpisode, DataError> {
@@ -95,10 +94,8 @@ fn batches_of(path: &Path) -> Result<Vec<RecordBatch>, DataError> {
     let failure = |format: &'static str, e: &dyn std::fmt::Display| DataError::malformed(path, format, e);
     match &magic[..length] {
         m if m.starts_with(b"PAR1") => {
-            let reader = ParquetRecordBatchReaderBuilder::try_new(open()?)
-                .and_then(ParquetRecordBatchReaderBuilder::build)
-                .map_err(|e| failure("Parquet", &e))?;
-            reader.collect::<Result<_, _>>().map_err(|e| failure("Parquet", &e))
+            let reader = parquet_builder(path)?.build().map_err(|e| failure("Parquet", &e))?;
+            parquet_batches(path, reader).collect()
         }
         m if m.starts_with(b"ARROW1") => {
             let reader =
