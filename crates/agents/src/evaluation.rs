@@ -566,11 +566,32 @@ mod tests {
         assert_eq!(gaps(way(-1.0, 0.0), -0.9, 0.1), [], "a negative reward has a share of its size to spare");
     }
 
+    /// A policy over two actions that always takes one of them, whatever the one-dimensional state.
+    fn certain(problem: &Problem<'_>, steps: u64, action: usize) -> Policy {
+        use crate::policy::{PolicyAbout, PolicyParts};
+
+        let mut params = vec![0.0; 4];
+        params[2 + action] = 20.0;
+        let head = crate::extraction::head(problem);
+        let network = coptidice_nn::Network::new(crate::extraction::spec(problem, &head)).unwrap();
+        let parts = PolicyParts {
+            network,
+            params,
+            head,
+            normalizer: problem.normalizer.clone(),
+            acting: Acting::Mode,
+            action_low: Vec::new(),
+            action_high: Vec::new(),
+            selector: None,
+            about: PolicyAbout::new("test", 0, steps, String::new()),
+        };
+        Policy::new(parts).unwrap()
+    }
+
     /// One step, and the action is its cost: a policy of the second action is over the limit, and the last policy before it
     /// that is not is fallen back on; those before that are not looked at.
     #[test]
     fn a_last_policy_over_the_limit_is_passed_over_for_the_latest_that_is_not() {
-        use crate::policy::{PolicyAbout, PolicyParts};
         use coptidice_data::{ActionSpace, Schema, Step, StepAction, TransitionsBuilder};
 
         let labels = ["without", "with"].map(str::to_owned).to_vec();
@@ -599,27 +620,9 @@ mod tests {
             crate::testing::config(&data, "[evaluation]\nrounds = 3\nsteps = 60\n[networks]\npolicy = []\n");
         let problem = Problem::new(&config, &data).unwrap();
         let pool = Pool::new(1).unwrap();
-        let policy = |steps: u64, action: usize| {
-            let mut params = vec![0.0; 4];
-            params[2 + action] = 20.0;
-            let head = crate::extraction::head(&problem);
-            let network = coptidice_nn::Network::new(crate::extraction::spec(&problem, &head)).unwrap();
-            let about = PolicyAbout::new("test", 0, steps, String::new());
-            let parts = PolicyParts {
-                network,
-                params,
-                head,
-                normalizer: problem.normalizer.clone(),
-                acting: Acting::Mode,
-                action_low: Vec::new(),
-                action_high: Vec::new(),
-                selector: None,
-                about,
-            };
-            Policy::new(parts).unwrap()
-        };
         let steps = |actions: [usize; 4]| -> Vec<u64> {
-            let policies: Vec<Policy> = (1..).zip(actions).map(|(step, a)| policy(step, a)).collect();
+            let policies: Vec<Policy> =
+                (1..).zip(actions).map(|(step, a)| certain(&problem, step, a)).collect();
             let found = evaluate(&problem, &policies, None, false, &pool).unwrap();
             assert_eq!(found.failed, []);
             let mut steps: Vec<u64> = found.ways.iter().map(|way| way.step).collect();
@@ -629,6 +632,55 @@ mod tests {
         assert_eq!(steps([0, 0, 1, 1]), [2, 4, 3], "the chosen one first, then as tried");
         assert_eq!(steps([1, 1, 1, 0]), [4]);
         assert_eq!(steps([1, 1, 1, 1])[0], 4, "where none is, the last stays");
+    }
+
+    /// Every step costs 1 and .5, and every second one ends its episode: under a discount the sums of costs are those of
+    /// `(1 - gamma)/(1 - gamma/2)` as many steps as there would be without an end, and a step costs what it costs.
+    #[test]
+    fn a_step_costs_what_it_costs_where_episodes_end() {
+        use coptidice_data::{ActionSpace, Schema, Step, StepAction, TransitionsBuilder};
+
+        let schema = Schema {
+            observation_dim: 1,
+            action: ActionSpace::discrete(2),
+            cost_names: vec!["first".to_owned(), "second".to_owned()],
+            propensity: false,
+        };
+        let mut builder = TransitionsBuilder::new(schema).unwrap();
+        for length in [1, 2, 3].repeat(20) {
+            for step in 1..=length {
+                let row = Step {
+                    observation: &[1.0],
+                    action: StepAction::Discrete(step as u32 % 2),
+                    reward: 2.0,
+                    costs: &[1.0, 0.5],
+                    next_observation: &[1.0],
+                    terminal: step == length,
+                    timeout: false,
+                    propensity: None,
+                };
+                builder.push(&row).unwrap();
+            }
+        }
+        let data = builder.finish().unwrap();
+        let gamma = 0.9;
+        let text =
+            format!("gamma = {gamma:?}\n[evaluation]\nrounds = 30\nsteps = 60\n[networks]\npolicy = []\n");
+        let config = crate::testing::config(&data, &text);
+        let problem = Problem::new(&config, &data).unwrap();
+        assert_eq!(problem.costs[0].constraint.step_credit, 0.4);
+        let found =
+            evaluate(&problem, &[certain(&problem, 1, 0)], None, false, &Pool::new(1).unwrap()).unwrap();
+        let way = found.chosen().unwrap();
+        // Each is fitted to a few hundredths in so few rounds; what is at stake is a factor of 5.5.
+        let mass = (1.0 - gamma) / (1.0 - 0.5 * gamma);
+        assert!((way.mass - mass).abs() < 0.1 * mass, "{} for {mass}", way.mass);
+        for (found, expected) in
+            [(way.reward, 2.0), (way.costs[0].per_step, 1.0), (way.costs[1].per_step, 0.5)]
+        {
+            assert!((found - expected).abs() < 0.1 * expected, "{found} for {expected}");
+        }
+        assert!((excess(way, &problem.costs) - 0.6).abs() < 0.1, "1 for a limit of .4");
     }
 
     /// What is evaluated is what selects, and nothing else of the policy; for finitely many actions too, where the most
