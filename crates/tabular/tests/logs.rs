@@ -187,13 +187,25 @@ fn discounted_logs_with_ends() {
     let found = solve(&c.logs(), &o).unwrap();
     assert_eq!(found.outcome, Outcome::Solved);
     assert_eq!(found.objective, Objective::PerStep);
-    assert!(found.estimate.costs[0].upper_bound.unwrap() <= 0.02 + 1e-9);
-    let mut discounted = 0.0;
+    // Of the cost less the limit in every step, of which episodes take about four: held against the sum, a limit of .02
+    // would let a step cost .06.
+    let cost = &found.estimate.costs[0];
+    assert_eq!(cost.constraint_limit, 0.0);
+    assert!(cost.upper_bound.unwrap() <= 1e-9 && cost.per_step <= 0.02 && cost.per_step > 0.01, "{cost:?}");
+    let (mut discounted, mut costs, mut steps) = (0.0, 0.0, 0.0);
     for (i, &start) in c.starts.iter().enumerate() {
         let end = c.starts.get(i + 1).copied().unwrap_or(c.state.len());
-        discounted +=
-            (start..end).map(|row| 0.1 * 0.9_f64.powi((row - start) as i32) * c.reward[row]).sum::<f64>();
+        for row in start..end {
+            let weight = 0.1 * 0.9_f64.powi((row - start) as i32);
+            discounted += weight * c.reward[row];
+            costs += weight * c.costs[0][row];
+            steps += weight;
+        }
     }
+    // A ratio of two such sums: a third, known to a few times 1/√16000 times a half.
+    let logged = &found.behaviour;
+    assert!((logged.costs[0].per_step - costs / steps).abs() < 0.02, "{logged:?}");
+    assert!((logged.mass - steps / 4000.0).abs() < 0.01, "{logged:?}");
     // The estimated CMDP is Markov in the state, as the simulated one is: the two agree up to sampling error, a few
     // standard errors of 0.1·1/√4000.
     assert!((found.behaviour.reward_per_step - discounted / 4000.0).abs() < 5e-3);
