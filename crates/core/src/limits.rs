@@ -228,6 +228,12 @@ impl CostLimit {
         }
     }
 
+    /// Whether it is on the totals of episodes whose length varies with the policy.
+    #[must_use]
+    pub fn is_on_varying_totals(&self) -> bool {
+        matches!(self, CostLimit::PerEpisode { horizon: EpisodeHorizon::Varying { .. }, .. })
+    }
+
     /// Both readings `(per step, per episode)` for episodes of `mean_steps`, for printing.
     #[must_use]
     pub fn both_readings(self, mean_steps: f64) -> (f64, f64) {

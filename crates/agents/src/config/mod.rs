@@ -362,10 +362,7 @@ impl LogFacts {
     /// average, as in the log, and its averages per step are the normalised discounted sums of the paper.
     #[must_use]
     pub fn default_gamma(&self, limits: &[LimitConfig]) -> f64 {
-        let of_totals = |limit: &LimitConfig| {
-            matches!(limit.limit, CostLimit::PerEpisode { horizon: EpisodeHorizon::Varying { .. }, .. })
-        };
-        if self.always_terminal || limits.iter().any(of_totals) {
+        if self.always_terminal || limits.iter().any(|limit| limit.limit.is_on_varying_totals()) {
             1.0
         } else {
             (1.0 - 1.0 / self.horizon.mean_steps()).clamp(LEAST_GAMMA, LARGEST_GAMMA)

@@ -81,7 +81,7 @@ impl Estimate {
         let mut scales = Vec::new();
         let mut converted = Vec::new();
         for (index, limit) in limits.iter().enumerate() {
-            let varying = is_total_of_varying(limit);
+            let varying = limit.is_on_varying_totals();
             converted.push(varying && gamma < 1.0);
             if varying && gamma < 1.0 {
                 step_credits.push(0.0);
@@ -169,7 +169,7 @@ impl Estimate {
     /// Refuses limits on totals of episodes of which none ends. Resampled logs may have none: they only give values per
     /// step.
     pub(super) fn check_ends(&self, limits: &[CostLimit]) -> Result<(), LogError> {
-        match limits.iter().position(is_total_of_varying) {
+        match limits.iter().position(CostLimit::is_on_varying_totals) {
             Some(index) if !self.model.transitions().has_ends() => Err(LogError::NoEnds { index }),
             _ => Ok(()),
         }
@@ -389,11 +389,6 @@ impl Estimate {
         }
         Ok(change)
     }
-}
-
-/// Whether a limit is on the totals of episodes of varying length.
-fn is_total_of_varying(limit: &CostLimit) -> bool {
-    matches!(limit, CostLimit::PerEpisode { horizon: EpisodeHorizon::Varying { .. }, .. })
 }
 
 /// Ends per step below which a policy is taken never to end: an episode of 1e12 steps. Solvers leave such traces of
