@@ -193,6 +193,12 @@ impl Scan {
 /// A value this many times the usual magnitude of its column is remarkable.
 const OUTLIER_FACTOR: f64 = 1000.0;
 
+/// Whole numbers up to this are exact in single precision.
+const EXACT_INTEGERS: f32 = 16_777_216.0;
+
+/// Whole numbers of which each stands in so many rows, on average, may be ids.
+const ROWS_PER_ID: usize = 10;
+
 /// Noise on actions, as a part of half their range, below which a log does not explore. The logs on which learning was
 /// tried have .05 to .3, or none.
 const LEAST_NOISE: f64 = 0.01;
@@ -289,6 +295,30 @@ impl Checker<'_> {
                     format!("is {} in every row; it carries no information and is not rescaled", scan.low);
                 self.report(ProblemCode::ConstantObservation, &name, None, message);
             }
+        }
+        self.state_ids();
+    }
+
+    /// With finitely many actions, one component of whole numbers that recur: likely ids, whose order means nothing.
+    fn state_ids(&mut self) {
+        let log = self.log;
+        let discrete = matches!(log.actions, Actions::Discrete { .. });
+        let whole = |x: &f32| *x >= 0.0 && x.fract() == 0.0 && *x <= EXACT_INTEGERS;
+        if log.observation_dim != 1 || !discrete || !log.observations.iter().all(whole) {
+            return;
+        }
+        let mut seen: Vec<u32> = log.observations.iter().map(|&x| x as u32).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        if seen.len() > 2 && seen.len().saturating_mul(ROWS_PER_ID) <= log.observations.len() {
+            let message = format!(
+                "is a whole number in every row, one of {}, and is read as one real number, of which near ones are alike. \
+                 If these are ids of states, `coptidice tabular solve` takes them for what they are; or give a column of \
+                 0 and 1 for each",
+                seen.len()
+            );
+            let name = component_name(&log.observation_names, "observations", 0, 1);
+            self.report(ProblemCode::StateIds, &name, None, message);
         }
     }
 

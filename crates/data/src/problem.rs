@@ -76,6 +76,8 @@ codes! {
     BadPropensity = "bad-propensity", Error;
     /// An observation component never changes.
     ConstantObservation = "constant-observation", Warning;
+    /// The only observation component may hold ids of states, which are read as one real number.
+    StateIds = "state-ids", Warning;
     /// Continuous actions follow from one another without chance.
     NoExploration = "no-exploration", Warning;
     /// A cost is zero in every row.

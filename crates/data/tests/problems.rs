@@ -401,6 +401,36 @@ fn few_episodes_and_constant_observations_are_remarked() {
     assert_eq!(problem.column.as_deref(), Some("observations[1]"));
 }
 
+/// Whole numbers that recur beside finitely many actions are likely ids; measurements and counters are not.
+#[test]
+fn ids_of_states_are_remarked() {
+    let rows = 600_usize;
+    let remarked = |state: &dyn Fn(usize) -> f32, discrete: bool| {
+        let directory = tempfile::tempdir().unwrap();
+        let put = |name: &str, values: Npy| {
+            write_npy(&directory.path().join(format!("{name}.npy")), &values, Some(1))
+        };
+        put("observations", Npy::F32((0..rows).map(state).collect()));
+        if discrete {
+            let ids = Npy::I64((0..rows).map(|row| (row % 3) as i64).collect());
+            write_npy(&directory.path().join("actions.npy"), &ids, None);
+        } else {
+            put("actions", Npy::F32((0..rows).map(|row| ((row * 7919) % 101) as f32 / 101.0).collect()));
+        }
+        put("rewards", Npy::F32(vec![1.0; rows]));
+        let ends = Npy::Bool((0..rows).map(|row| row % 100 == 99).collect());
+        write_npy(&directory.path().join("timeouts.npy"), &ends, None);
+        let log = validate(directory.path(), &ReadOptions::default(), &CheckOptions::default()).unwrap();
+        codes(&log).contains(&ProblemCode::StateIds)
+    };
+    let id = |row: usize| ((row * 31) % 40) as f32;
+    assert!(remarked(&id, true));
+    assert!(!remarked(&id, false), "with continuous actions it may be anything");
+    assert!(!remarked(&|row| id(row) + 0.5, true));
+    assert!(!remarked(&|row| row as f32, true), "none recurs");
+    assert!(!remarked(&|row| (row % 2) as f32, true), "a flag is one number as well as two states");
+}
+
 /// A wave of actions, as of a policy that always does the same, alone, with noise, and held for two steps each.
 #[test]
 fn actions_without_noise_are_remarked() {
