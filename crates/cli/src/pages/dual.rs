@@ -50,11 +50,11 @@ impl DualCost {
             let (estimate, upper_bound) = (of_step(cost), upper_bound.map(of_step));
             return Some(DualCost { per_episode: false, estimate, upper_bound });
         }
-        // E[w (c - limit 1{last})] is (total of an episode - limit) times the episodes per step.
-        let dual = dual?;
-        let episodes_per_step = dual.episodes_per_step.filter(|&episodes| episodes > 0.0)?;
-        let estimate = dual.costs.iter().find(|cost| cost.name == limit.cost)?.per_episode?;
-        let upper_bound = upper_bound.map(|bound| limit.per_episode + bound / episodes_per_step);
+        // E[w (c - limit 1{last})] is (total of an episode - limit) times the episodes per step. Estimate and bound are of
+        // the same steps, so that the one is below the other.
+        let episodes_per_step = dual?.episodes_per_step.filter(|&episodes| episodes > 0.0)?;
+        let of_episode = |credited: f64| limit.per_episode + credited / episodes_per_step;
+        let (estimate, upper_bound) = (of_episode(cost), upper_bound.map(of_episode));
         Some(DualCost { per_episode: true, estimate, upper_bound })
     }
 }
