@@ -22,5 +22,11 @@ pub(crate) fn check(policy: &Policy, acting: Acting) -> Result<Acting, Failure> 
     if acting == Acting::Select && policy.selector().is_none() {
         return Err(Failure::input(&PolicyDefect::NoSelector));
     }
+    if acting != Acting::Select && policy.selector().is_some() {
+        eprintln!(
+            "remark: acting by {acting} leaves out what this policy selects by: these are the actions of its model of the \
+             log, whatever they cost"
+        );
+    }
     Ok(acting)
 }
