@@ -259,6 +259,12 @@ impl Columns {
             // Without a recorded next state the row before the gap would lead across it.
             faulty_positions.push(if has_next { position } else { position - 1 });
         }
+        if arrangement.order.is_none() && !repeated.contains(&true) {
+            // All rows stay where they are: no list of places of as many rows is made.
+            faulty_positions.sort_unstable();
+            let starts = std::mem::take(&mut arrangement.starts);
+            return Arranged { starts, faulty: faulty_positions, source_rows: None };
+        }
         // New position of each arranged position.
         let mut kept = Vec::with_capacity(rows);
         let mut new_position = Vec::with_capacity(rows);
@@ -268,17 +274,14 @@ impl Columns {
                 kept.push(arrangement.source(position) as u32);
             }
         }
-        let moved = arrangement.order.is_some() || kept.len() < rows;
-        if moved {
-            self.take_rows(&kept);
-        }
+        self.take_rows(&kept);
         let mut faulty: Vec<usize> =
             faulty_positions.iter().map(|&position| new_position[position]).collect();
         faulty.sort_unstable();
         Arranged {
             starts: arrangement.starts.iter().map(|&start| new_position[start]).collect(),
             faulty,
-            source_rows: moved.then_some(kept),
+            source_rows: Some(kept),
         }
     }
 
