@@ -1,7 +1,5 @@
 //! Checks of the values of a log.
 
-use coptidice_core::CostLimit;
-
 use crate::error::DataError;
 use crate::next::{NextObservations, same_bits};
 use crate::problem::{Problem, ProblemCode, Tally};
@@ -66,42 +64,6 @@ fn check_values(log: &mut Log, options: &CheckOptions) {
     log.faulty.extend(faulty);
     log.faulty.sort_unstable();
     log.faulty.dedup();
-}
-
-/// Problems that a cost limit has with a log. `limits[k]` is that of cost `k`, if it has one.
-#[must_use]
-pub fn check_limits(log: &Transitions, limits: &[Option<CostLimit>]) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    for (k, name) in log.cost_names().iter().enumerate() {
-        let Some(limit) = limits.get(k).copied().flatten() else { continue };
-        let (value, per_step) = match limit {
-            CostLimit::PerStep { limit } => (limit, true),
-            CostLimit::PerEpisode { limit, .. } => (limit, false),
-        };
-        // Below zero a limit is on a difference; whether it can be kept at all is the trainer's to say.
-        let pays_back = || (0..log.len()).any(|row| log.costs(row)[k] < 0.0);
-        if value <= 0.0 && !pays_back() {
-            // Nobody writes the sign of a zero on purpose.
-            let message =
-                format!("the limit is {}: only a policy that never incurs this cost keeps it", value + 0.0);
-            problems.push(Problem::new(ProblemCode::ZeroLimit, message).column(name));
-        }
-        let totals = log.episode_totals(|row| log.costs(row)[k]);
-        let readings = totals
-            .iter()
-            .zip(log.episodes())
-            .map(|(total, episode)| if per_step { total / episode.len as f64 } else { *total });
-        let lowest = readings.fold(f64::INFINITY, f64::min);
-        if lowest > value {
-            let unit = if per_step { "per step" } else { "per episode" };
-            let message = format!(
-                "every episode is above the limit {value} {unit}; the best has {lowest:.6}. The policy must do what \
-                 no whole episode shows; expect it to be found infeasible or uncertain"
-            );
-            problems.push(Problem::new(ProblemCode::AllAboveLimit, message).column(name));
-        }
-    }
-    problems
 }
 
 /// Of one column: what its values are like.

@@ -56,6 +56,7 @@
 mod batch;
 mod builder;
 mod check;
+mod check_limits;
 mod column;
 mod columns;
 mod error;
@@ -73,7 +74,8 @@ mod write;
 
 pub use batch::{Batch, RowIndex};
 pub use builder::{ActionSpace, BuildError, Schema, Step, StepAction, TransitionsBuilder};
-pub use check::{CheckOptions, check_limits, load, validate};
+pub use check::{CheckOptions, load, validate};
+pub use check_limits::check_limits;
 pub use column::Column;
 pub use columns::ColumnMap;
 pub use error::DataError;

@@ -88,6 +88,8 @@ codes! {
     ZeroLimit = "zero-limit", Warning;
     /// No logged episode keeps the limit.
     AllAboveLimit = "all-above-limit", Warning;
+    /// A limit that nothing in the log could exceed, as one in another unit.
+    IdleLimit = "idle-limit", Warning;
     /// Too few episodes to split or to bound anything.
     FewEpisodes = "few-episodes", Warning;
     /// Action ids of the source were not 0, 1, 2, …

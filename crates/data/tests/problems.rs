@@ -292,6 +292,11 @@ fn costs_and_limits_that_cannot_bind_are_remarked() {
     assert_eq!(check(1.9, LimitUnit::Episode), [ProblemCode::AllAboveLimit]);
     assert_eq!(check(0.39, LimitUnit::Step), [ProblemCode::AllAboveLimit]);
     assert_eq!(check(0.0, LimitUnit::Step), [ProblemCode::ZeroLimit, ProblemCode::AllAboveLimit]);
+    // No step costs more than 1.
+    assert_eq!(check(0.99, LimitUnit::Step), []);
+    assert_eq!(check(1.0, LimitUnit::Step), [ProblemCode::IdleLimit]);
+    assert_eq!(check(4.9, LimitUnit::Episode), [], "five steps may cost as much");
+    assert_eq!(check(5.0, LimitUnit::Episode), [ProblemCode::IdleLimit]);
     assert!(check_limits(&log, &[None]).is_empty());
     let paid_back =
         Bench::new().with("costs", &Npy::F32((0..ROWS).map(|row| row as f32 - 10.0).collect()), None).read();
