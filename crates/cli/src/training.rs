@@ -28,7 +28,7 @@ pub(crate) fn stop_on_interrupt() {
             if STOP.swap(true, Ordering::SeqCst) {
                 std::process::exit(1);
             }
-            eprintln!("stopping after this step; once more to stop at once");
+            eprintln!("stopping as soon as the work can be saved; once more to stop at once");
         });
         if let Err(error) = installed {
             tracing::warn!("Ctrl-C will end the program without a checkpoint: {error}");
@@ -126,7 +126,9 @@ fn limits_by_column(config: &TrainConfig, data: &Transitions) -> Vec<Option<Cost
 pub(crate) fn classify(error: &coptidice_agents::TrainError) -> Failure {
     use coptidice_agents::TrainError as E;
     match error {
-        E::Config(_) | E::Problem(_) | E::Normalizer(_) | E::RunExists { .. } => Failure::input(error),
+        E::Config(_) | E::Problem(_) | E::Normalizer(_) | E::Split(_) | E::RunExists { .. } => {
+            Failure::input(error)
+        }
         E::Checkpoint(CheckpointError::ConfigDiffers { .. } | CheckpointError::DataDiffers { .. }) => {
             Failure::input(error)
         }

@@ -106,6 +106,15 @@ impl Pool {
         self.members.retain(|m| m.limit != limit || m.seed != seed || m.steps <= steps);
     }
 
+    /// Takes out the members whose policies are not in `folder` any more; their files, in order.
+    pub(crate) fn forget_lost(&mut self, folder: &Path) -> Vec<String> {
+        let lost = |member: &Member| !member.policy_path(folder).is_file();
+        let files = self.members.iter().filter(|member| lost(member)).map(|member| member.policy.clone());
+        let files: Vec<String> = files.collect();
+        self.members.retain(|member| !lost(member));
+        files
+    }
+
     /// Whether `file` is one of the pool in `folder`, by whatever name.
     pub(crate) fn holds(&self, folder: &Path, file: &Path) -> bool {
         let Ok(file) = file.canonicalize() else { return false };
@@ -191,6 +200,9 @@ mod tests {
         let Ok(read) = Pool::read(folder.path()) else { panic!("just written") };
         assert_eq!(read, pool);
         assert!(read.members[0].policy_path(folder.path()).ends_with("c.safetensors"));
+        std::fs::write(folder.path().join("b.safetensors"), "a policy").expect("it can be written");
+        assert_eq!(pool.forget_lost(folder.path()), ["c.safetensors", "a.safetensors"]);
+        assert_eq!(pool.members.len(), 1);
     }
 
     #[test]

@@ -150,7 +150,10 @@ impl MakePool {
         })?;
         // Held to the end: each run has its own list of the pool's members in hand.
         let _lock = lock(&self.out)?;
-        let pool = if Pool::path(&self.out).exists() { Pool::read(&self.out)? } else { pool };
+        let mut pool = if Pool::path(&self.out).exists() { Pool::read(&self.out)? } else { pool };
+        for policy in pool.forget_lost(&self.out) {
+            eprintln!("remark: {policy} is gone, and leaves the pool; it comes back if its run begins anew");
+        }
         pool.write(&self.out)?;
         stop_on_interrupt();
         let measure = Measure { episodes: self.episodes as usize, seed: MEASURE_SEED };
