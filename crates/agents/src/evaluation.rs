@@ -517,6 +517,7 @@ mod tests {
             constraint,
             limit_per_step: 0.1,
             scale: 1.0,
+            logged_scale: 1.0,
         };
         let limits = [cost(plain)];
         assert_eq!(best(&[way(1.0, 0.2), way(0.5, 0.1), way(0.6, 0.05)], &limits), Some(2));
@@ -668,7 +669,7 @@ mod tests {
             format!("gamma = {gamma:?}\n[evaluation]\nrounds = 30\nsteps = 60\n[networks]\npolicy = []\n");
         let config = crate::testing::config(&data, &text);
         let problem = Problem::new(&config, &data).unwrap();
-        assert_eq!(problem.costs[0].constraint.step_credit, 0.4);
+        assert_eq!(problem.costs[0].constraint.step_credit, Some(0.4));
         let found =
             evaluate(&problem, &[certain(&problem, 1, 0)], None, false, &Pool::new(1).unwrap()).unwrap();
         let way = found.chosen().unwrap();

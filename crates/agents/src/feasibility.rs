@@ -1,9 +1,9 @@
 //! Limits that no policy can keep, seen before training.
 //!
 //! A policy that stays within the log has an occupancy `d` over logged steps, so that `E_d[c]` is at least the least
-//! logged cost. Where a discounted process ends, `d` lacks the mass after the end, at no cost: the bound is then at
-//! most 0 (`CostConstraint::out_of_reach`). This finds signs turned round and limits in another unit; most limits that
-//! cannot be kept show only in training.
+//! logged cost. Where a discounted process ends, `d` lacks the mass after the end; limits are on the steps that are
+//! taken, and the bound holds of those (`CostConstraint::out_of_reach`). This finds signs turned round and limits in
+//! another unit; most limits that cannot be kept show only in training.
 
 use coptidice_core::{CostLimit, LimitUnit};
 use coptidice_data::Transitions;

@@ -83,9 +83,12 @@ pub struct ConstrainedCost {
     /// The limit, cost units per step; of an episode of the mean logged length where the constraint is on an
     /// episode's total. It says how large the limit is.
     pub limit_per_step: f64,
-    /// Factor of the cost in training: one over its largest logged absolute value (1 where the cost is always zero),
-    /// so that `lambda` and `tau` start in proportion whatever the cost's units.
+    /// Factor of the cost in training: one over the largest absolute value of a logged cost, with its credit or without
+    /// (1 where all are zero), so that `lambda` and `tau` start in proportion whatever the cost's units.
     pub scale: f64,
+    /// One over the largest absolute value of the cost as logged (1 where it is always zero): its factor where it is
+    /// priced and not constrained.
+    pub logged_scale: f64,
 }
 
 impl ConstrainedCost {
@@ -302,9 +305,21 @@ fn constrained_costs(
                 }
                 Err(error) => return Err(error.into()),
             };
-            let top = largest((0..data.len()).map(|i| data.costs(i)[column]));
-            let scale = if top > 0.0 { 1.0 / top } else { 1.0 };
-            Ok(ConstrainedCost { name: limit.cost.clone(), column, constraint, limit_per_step, scale })
+            let one_over = |top: f64| if top > 0.0 { 1.0 / top } else { 1.0 };
+            let logged = |row: usize| f64::from(data.costs(row)[column]);
+            let credited = |row: usize| logged(row) - constraint.credit(data.ends_episode(row));
+            let rows = || 0..data.len();
+            let logged_top = rows().map(|row| logged(row).abs()).fold(0.0, f64::max);
+            // A credit for an episode's total is as large as that.
+            let top = rows().map(|row| credited(row).abs()).fold(logged_top, f64::max);
+            Ok(ConstrainedCost {
+                name: limit.cost.clone(),
+                column,
+                constraint,
+                limit_per_step,
+                scale: one_over(top),
+                logged_scale: one_over(logged_top),
+            })
         })
         .collect()
 }
@@ -313,7 +328,7 @@ fn constrained_costs(
 fn mean_cost(cost: &ConstrainedCost, data: &Transitions) -> f64 {
     let total: f64 = (0..data.len()).map(|row| f64::from(data.costs(row)[cost.column])).sum();
     let constraint = &cost.constraint;
-    let credit = constraint.step_credit * data.len() as f64
+    let credit = constraint.step_credit.unwrap_or(0.0) * data.len() as f64
         + constraint.last_step_credit * data.episodes().len() as f64;
     (total - credit) * cost.scale / data.len() as f64
 }

@@ -198,9 +198,9 @@ impl<'a> Sampler<'a> {
         let next = &mut batch.states[(size + b) * dim..(size + b + 1) * dim];
         let goes_on = next_state(self.problem, row, restart, next);
         batch.discounts[b] = if goes_on { batch.gamma as f32 } else { 0.0 };
-        batch.rewards[b] = scaled(self.problem, row, 0) as f32;
+        batch.rewards[b] = scaled(self.problem, row, 0, true) as f32;
         for k in 0..costs {
-            batch.costs[b * costs + k] = scaled(self.problem, row, 1 + k) as f32;
+            batch.costs[b * costs + k] = scaled(self.problem, row, 1 + k, true) as f32;
         }
         if batch.discrete {
             batch.action_ids[b] = data.discrete_action(row);
@@ -225,7 +225,7 @@ impl<'a> Sampler<'a> {
         for j in 0..values {
             let total = (row..=last)
                 .rev()
-                .fold(0.0, |later, row| scaled(self.problem, row, j) + config.critic.discount * later);
+                .fold(0.0, |later, row| scaled(self.problem, row, j, false) + config.critic.discount * later);
             ahead.values[b * values + j] = total as f32;
         }
         let goes_on = next_state(self.problem, last, restart, &mut ahead.states[b * dim..(b + 1) * dim]);
@@ -250,13 +250,20 @@ fn next_state(problem: &Problem<'_>, row: usize, restart: usize, state: &mut [f3
     !ends
 }
 
-/// The reward of `row` (`j = 0`) or its cost `j - 1` less its credit, scaled.
-fn scaled(problem: &Problem<'_>, row: usize, j: usize) -> f64 {
+/// The reward of `row` (`j = 0`) or its cost `j - 1`, as it is logged or, `credited`, as it is constrained; scaled.
+///
+/// A credit belongs to the constraint, at the dual's price, which is zero where the constraint does not bind. At any
+/// other price it would pay for steps that cost nothing, or for ending.
+fn scaled(problem: &Problem<'_>, row: usize, j: usize, credited: bool) -> f64 {
     let data = problem.data;
     let Some(k) = j.checked_sub(1) else { return f64::from(data.reward(row)) * problem.reward_scale };
     let cost = &problem.costs[k];
-    let credit = cost.constraint.credit(data.ends_episode(row));
-    (f64::from(data.costs(row)[cost.column]) - credit) * cost.scale
+    let logged = f64::from(data.costs(row)[cost.column]);
+    if credited {
+        (logged - cost.constraint.credit(data.ends_episode(row))) * cost.scale
+    } else {
+        logged * cost.logged_scale
+    }
 }
 
 #[cfg(test)]
@@ -302,11 +309,9 @@ mod tests {
                     for j in 0..3 {
                         let value = |row: usize| match j {
                             0 => f64::from(data.reward(row)),
-                            // Some episodes end by themselves: the limit, .4 or .3, is a credit of every step.
-                            j => {
-                                (f64::from(data.costs(row)[j - 1]) - [0.4, 0.3][j - 1])
-                                    * problem.costs[j - 1].scale
-                            }
+                            // As logged: that the limit is a credit of every step, as some episodes end by themselves,
+                            // is the constraint's matter.
+                            j => f64::from(data.costs(row)[j - 1]) * problem.costs[j - 1].logged_scale,
                         };
                         let sum: f64 =
                             (row..=last).map(|next| 0.9_f64.powi((next - row) as i32) * value(next)).sum();

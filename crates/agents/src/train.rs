@@ -12,7 +12,7 @@
 //! |---|---|---|
 //! | `loss/policy` | `-mean(weights log pi)` (`eq:J_psi`) | all |
 //! | `loss/nu` | dual objective (`eq:min_objective`, `eq:min_objective_gamma1`) | optidice, coptidice |
-//! | `reward` | `E[w r]`, reward per step | optidice, coptidice |
+//! | `reward` | `E[w r]`, reward per step (times `w/mean`, as all averages below) | optidice, coptidice |
 //! | `w/mean`, `w/q05` ... `w/max` | mean and quantiles of `w` within a batch | optidice, coptidice |
 //! | `w/effective_share` | `(sum w)^2 / (B sum w^2)` | optidice, coptidice |
 //! | `nu/largest` | largest `abs(nu)` of a batch | optidice, coptidice |

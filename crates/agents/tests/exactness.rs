@@ -366,7 +366,7 @@ const ONES: [[f32; ACTIONS]; STATES] = [[1.0; ACTIONS]; STATES];
 /// A limit on what a step costs of those that are taken; every episode ends by itself.
 fn of_steps(gamma: f64, limit: f64) -> CostConstraint {
     match gamma < 1.0 {
-        true => CostConstraint { step_credit: limit, ..CostConstraint::default() },
+        true => CostConstraint { step_credit: Some(limit), ..CostConstraint::default() },
         false => CostConstraint { limit, ..CostConstraint::default() },
     }
 }

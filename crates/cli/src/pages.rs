@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use coptidice_agents::policy::{LimitAbout, Policy};
 use coptidice_agents::{Estimates, RawConfig};
-use coptidice_core::LimitUnit;
+use coptidice_core::{LimitUnit, ProcessReading};
 use coptidice_data::{Actions, Transitions};
 use coptidice_report::metrics::History;
 use coptidice_report::number::significant;
@@ -244,8 +244,11 @@ fn compose(run: &RunDirectory) -> Result<(Report, Option<String>), Failure> {
     if let Some(table) = picture.problems().table() {
         report = report.section(Section::new("Remarks on the log").table(table));
     }
+    let taken = matches!(manifest.reading, ProcessReading::Terminating { .. })
+        .then(|| history.of_steps_taken())
+        .filter(|taken| !taken.records().is_empty());
     let report = report
-        .section(Curves::training(&history, config.epsilon))
+        .section(Curves::training(taken.as_ref().unwrap_or(&history), config.epsilon))
         .section(&summary)
         .section(Reproduce {
             command: manifest.command.join(" "),
@@ -304,18 +307,16 @@ fn file_name(path: &str) -> &str {
 
 fn process(manifest: &Manifest) -> String {
     match manifest.reading {
-        coptidice_core::ProcessReading::Continuing { gamma } => {
+        ProcessReading::Continuing { gamma } => {
             let chance = significant(1.0 - gamma, 3);
             format!(
                 "process read as starting anew after every step with the chance {chance}, discount {gamma}"
             )
         }
-        coptidice_core::ProcessReading::Terminating { gamma } => {
-            format!("process read as ending with its episodes, discount {gamma}")
+        ProcessReading::Terminating { gamma } => {
+            format!("process read as ending in terminals, and going on after time-outs, discount {gamma}")
         }
-        coptidice_core::ProcessReading::RestartChain => {
-            "process read as a chain of episodes, undiscounted".to_owned()
-        }
+        ProcessReading::RestartChain => "process read as a chain of episodes, undiscounted".to_owned(),
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn print_training(run: &RunDirectory, config: &TrainConfig) -> Done {
             line(&format!("  estimated cost per {unit} {:.4}{bound}{lambda}", found.estimate))?;
         }
     }
-    // Where terminals end a discounted process the mass after them is missing.
+    // Where terminals end a discounted process the mass after them is missing, nobody knows how much.
     let ends = matches!(manifest.reading, ProcessReading::Terminating { .. });
     if mass_is_off(mass) && !(ends && mass <= 1.0) {
         line(&format!(

@@ -9,7 +9,7 @@
 //! | limit | continuing | terminating | restart chain, `γ = 1` |
 //! |---|---|---|---|
 //! | per step `l` | `E_d[c] ≤ l` | `E_d[c − l] ≤ 0` | `E_d[c] ≤ l` |
-//! | per episode `L`, all episodes `T` steps | `E_d[c] ≤ L/T` | `E_d[c] ≤ L(1−γ^T)/T` | `E_d[c] ≤ L/T` |
+//! | per episode `L`, all episodes `T` steps | `E_d[c] ≤ L/T` | `E_d[c − L/T] ≤ 0` | `E_d[c] ≤ L/T` |
 //! | per episode `L`, varying lengths | – | – | `E_d[c − L·1{last step}] ≤ 0` |
 //!
 //! Where the process ends under a discount, `d` lacks the mass that would come after, and `E_d[c]` is less than an average
@@ -117,9 +117,8 @@ pub enum ProcessReading {
 pub struct CostConstraint {
     /// Right-hand side, cost units per step.
     pub limit: f64,
-    /// Credit subtracted from the cost of every step; zero unless the limit is per step and the process ends under a
-    /// discount.
-    pub step_credit: f64,
+    /// Credit subtracted from the cost of every step, where the process ends under a discount: the limit on a step.
+    pub step_credit: Option<f64>,
     /// Credit subtracted from the cost of every last step of an episode; zero unless the limit is per episode
     /// and lengths vary.
     pub last_step_credit: f64,
@@ -129,7 +128,7 @@ impl CostConstraint {
     /// What is subtracted from the cost of a step, cost units.
     #[must_use]
     pub fn credit(&self, last_step: bool) -> f64 {
-        self.step_credit + if last_step { self.last_step_credit } else { 0.0 }
+        self.step_credit.unwrap_or(0.0) + if last_step { self.last_step_credit } else { 0.0 }
     }
 
     /// Whether no occupancy over steps of which none costs less than `least` meets the constraint, as far as that
@@ -140,9 +139,9 @@ impl CostConstraint {
     pub fn out_of_reach(&self, least: f64, loses_mass: bool) -> bool {
         let above =
             |least: f64, limit: f64| least - limit > f64::from(f32::EPSILON) * least.abs().max(limit.abs());
-        if self.step_credit != 0.0 {
+        if let Some(credit) = self.step_credit {
             // What has ended is in neither the cost nor its credit.
-            above(least, self.step_credit)
+            above(least, credit)
         } else if self.last_step_credit == 0.0 {
             // What has ended costs nothing.
             above(if loses_mass { least.min(0.0) } else { least }, self.limit)
@@ -200,20 +199,19 @@ impl CostLimit {
     /// # Errors
     /// [`LimitError::VaryingLengths`] where no exact linear constraint exists.
     pub fn constraint(self, reading: ProcessReading) -> Result<CostConstraint, LimitError> {
-        let plain = |limit| Ok(CostConstraint { limit, ..CostConstraint::default() });
+        let of_steps = |limit| {
+            let loses_mass = matches!(reading, ProcessReading::Terminating { gamma } if gamma < 1.0);
+            let constraint = CostConstraint::default();
+            Ok(if loses_mass {
+                CostConstraint { step_credit: Some(limit), ..constraint }
+            } else {
+                CostConstraint { limit, ..constraint }
+            })
+        };
         match (self, reading) {
-            (CostLimit::PerStep { limit }, ProcessReading::Terminating { gamma }) if gamma < 1.0 => {
-                Ok(CostConstraint { step_credit: limit, ..CostConstraint::default() })
-            }
-            (CostLimit::PerStep { limit }, _) => plain(limit),
-            (CostLimit::PerEpisode { limit, horizon: EpisodeHorizon::Fixed(steps) }, reading) => {
-                match reading {
-                    ProcessReading::Continuing { .. } | ProcessReading::RestartChain => plain(limit / steps),
-                    ProcessReading::Terminating { gamma } if gamma < 1.0 => {
-                        plain(limit * (1.0 - gamma.powf(steps)) / steps)
-                    }
-                    ProcessReading::Terminating { .. } => plain(limit / steps),
-                }
+            (CostLimit::PerStep { limit }, _) => of_steps(limit),
+            (CostLimit::PerEpisode { limit, horizon: EpisodeHorizon::Fixed(steps) }, _) => {
+                of_steps(limit / steps)
             }
             (CostLimit::PerEpisode { limit, horizon: EpisodeHorizon::Varying { .. } }, reading) => {
                 match reading {
@@ -255,10 +253,13 @@ mod tests {
     fn continuing_and_terminating_readings_differ_only_by_the_lost_tail() {
         let limit = CostLimit::new(100.0, LimitUnit::Episode, EpisodeHorizon::Fixed(1000.0)).unwrap();
         assert_relative_eq!(limit.constraint(DISCOUNTED).unwrap().limit, 0.1);
-        // A policy that costs 0.1 in every one of 1000 steps has normalised discounted cost 0.1·(1 − γ^1000).
+        // A policy that costs 0.1 in every one of 1000 steps has normalised discounted cost 0.1·(1 − γ^1000), and keeps
+        // the limit just so; where only some of the episodes end by themselves it does, too.
         let ended = limit.constraint(ProcessReading::Terminating { gamma: 0.99 }).unwrap();
-        let direct: f64 = (0..1000).map(|t| 0.01 * 0.99_f64.powi(t) * 0.1).sum();
-        assert_relative_eq!(ended.limit, direct, max_relative = 1e-12);
+        for steps in [100, 1000, 100_000] {
+            let discounted = |x: f64| (0..steps).map(|t| 0.01 * 0.99_f64.powi(t) * x).sum::<f64>();
+            assert_relative_eq!(discounted(0.1 - ended.credit(false)), ended.limit, epsilon = 1e-15);
+        }
     }
 
     /// A policy that costs `c` in each of its steps and ends after any number of them keeps a limit per step exactly
@@ -334,9 +335,11 @@ mod tests {
         );
         assert!(per_step(0.1).out_of_reach(0.1001, false));
         assert!(!per_step(0.0).out_of_reach(0.0, false));
-        let of_live_steps = |credit| CostConstraint { step_credit: credit, ..CostConstraint::default() };
+        let of_live_steps =
+            |credit| CostConstraint { step_credit: Some(credit), ..CostConstraint::default() };
         assert!(of_live_steps(0.1).out_of_reach(0.2, true), "ending early makes no step cheaper");
         assert!(!of_live_steps(0.2).out_of_reach(0.2, true));
+        assert!(of_live_steps(0.0).out_of_reach(0.2, true), "a limit of zero is as much of one");
         let per_episode = |credit| CostConstraint { last_step_credit: credit, ..CostConstraint::default() };
         assert!(per_episode(-1.0).out_of_reach(0.0, false));
         assert!(!per_episode(-1.0).out_of_reach(-0.1, false), "costs below zero add up to anything");

@@ -53,7 +53,7 @@ pub fn check_limits(log: &Transitions, limits: &[Option<CostLimit>]) -> Vec<Prob
         if largest > 0.0 && largest * steps <= value * (1.0 + f64::from(f32::EPSILON)) {
             let unit = if per_step { "per step" } else { "per episode" };
             let message = format!(
-                "no logged step costs more than {largest:.6}{length}: a limit of {value} {unit} constrains nothing; see \
+                "no logged step costs more than {largest:.6}{length}: a limit of {value} {unit} is one that nothing logged could exceed; see \
                  whether its unit is right"
             );
             problems.push(Problem::new(ProblemCode::IdleLimit, message).column(name));

@@ -72,7 +72,7 @@ impl Figures {
                 return bad(format!("cost_bound/{name}"), value, "raise alpha, or lower learning_rate");
             }
             if multipliers.at_lambda_max(k) {
-                let advice = if self.cost_estimates[k] <= limits[k] {
+                let advice = if self.cost_estimates[k] <= limits[k] && limits[k] < self.compared[k] {
                     "the cost itself is within the limit, its upper bound is not: lower epsilon (0 holds the cost to the \
                      limit, and not its bound), or raise the limit"
                 } else {
@@ -226,7 +226,7 @@ impl Metrics {
         for (k, scale) in self.cost_scales.iter().enumerate() {
             // A credit of every step stands for the limit: figures are of the cost as logged, and beside them the limit on
             // a step for as much mass as there is.
-            let credit = self.limits[k].step_credit * figures.flow.mean_w;
+            let credit = self.limits[k].step_credit.unwrap_or(0.0) * figures.flow.mean_w;
             let cost = |scaled: f64| scaled / scale + credit;
             take("cost", Some(k), cost(figures.cost_estimates[k]));
             take("limit", Some(k), self.limits[k].limit + credit);

@@ -43,6 +43,7 @@
 //! `[B, N, 1 + K]` with `N` the number of actions (1 for continuous ones): reward, then costs, in scaled units.
 
 use coptidice_core::rng::{Rng, stream};
+use coptidice_data::Transitions;
 use coptidice_nn::{Network, NetworkSpec, NnError, Pool, exponential_average};
 use rand::RngExt as _;
 use rand_distr::{Distribution as _, StandardNormal};
@@ -52,7 +53,7 @@ use crate::advantage::Space;
 use crate::config::Critic;
 use crate::learner::StateMut;
 use crate::policy::{Candidates, Head, Selector, likely};
-use crate::problem::Problem;
+use crate::problem::{ConstrainedCost, Problem};
 use crate::sampler::Batch;
 use crate::trained::TrainedNetwork;
 
@@ -631,9 +632,15 @@ fn starting_values(problem: &Problem<'_>) -> Vec<f64> {
     let goes_on = if config.gamma == 1.0 { 1.0 } else { (1.0 - problem.mean_loss) / config.gamma };
     let loss = 1.0 - config.critic.discount * goes_on;
     std::iter::once(problem.mean_reward)
-        .chain(problem.mean_costs.iter().copied())
+        .chain(problem.costs.iter().map(|cost| mean_logged(cost, problem.data)))
         .map(|mean| mean / loss)
         .collect()
+}
+
+/// Mean of a cost as logged, scaled.
+fn mean_logged(cost: &ConstrainedCost, data: &Transitions) -> f64 {
+    let total: f64 = (0..data.len()).map(|row| f64::from(data.costs(row)[cost.column])).sum();
+    total * cost.logged_scale / data.len() as f64
 }
 
 /// `Q_r - p'Q_c` from one state's values.

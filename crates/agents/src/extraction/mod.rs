@@ -43,7 +43,7 @@ use state_weight::StateWeights;
 pub(crate) struct Extractor {
     policy: PolicyTrainer,
     method: Method,
-    /// `[K]`, scaled reward per scaled cost.
+    /// `[K]`, scaled reward per largest logged cost.
     prices: Vec<f64>,
     policy_loss: f64,
 }
@@ -56,7 +56,7 @@ enum Method {
     InformationProjection(Box<Projection>),
 }
 
-/// What the policy of a guided extraction pays for costs, `[K]`, scaled reward per scaled cost:
+/// What the policy of a guided extraction pays for costs as logged, `[K]`, scaled reward per largest logged cost:
 /// `caution * (deviation of rewards)/(deviation of costs at the limit)`, the latter `sqrt(l (1 - l))` where costs lie in
 /// `[0, 1]` and average the limit `l` per step (at most that, and exactly so where they are 0 or 1).
 ///
@@ -86,7 +86,7 @@ fn prices(problem: &Problem<'_>) -> Vec<f64> {
         true if config.caution > 0.0 => config.lambda_max,
         _ => 0.0,
     };
-    problem.costs.iter().map(|cost| price(cost.limit_per_step * cost.scale)).collect()
+    problem.costs.iter().map(|cost| price(cost.limit_per_step * cost.logged_scale)).collect()
 }
 
 impl Extractor {

@@ -235,8 +235,8 @@ fn prices_are_of_the_size_of_rewards_and_limits() {
         let config = testing::config(&data, &format!("caution = 0.3\nreward_scale = {scale}\n"));
         let problem = Problem::new(&config, &data).unwrap();
         for ((found, cost), limit) in prices(&problem).iter().zip(&problem.costs).zip([0.4, 0.3]) {
-            let unscaled = found * cost.scale / problem.reward_scale;
-            let of_cost = (limit * (1.0 / cost.scale - limit)).sqrt();
+            let unscaled = found * cost.logged_scale / problem.reward_scale;
+            let of_cost = (limit * (1.0 / cost.logged_scale - limit)).sqrt();
             assert!((unscaled - 0.3 * deviation / of_cost).abs() < 1e-9, "{scale}: {unscaled}");
         }
         let free = testing::config(&data, "algo = \"optidice\"\ncaution = 0.3\n");

@@ -39,22 +39,24 @@ pub(crate) struct DualCost {
 }
 
 impl DualCost {
-    /// From a run's metrics near its end; where the constraint is on an episode's total, they and `dual` make totals.
+    /// From a run's metrics near its end; where the constraint is on an episode's total, from `dual`, which knows totals, and
+    /// the metrics' distance of the bound from the cost.
     pub(crate) fn of(limit: &LimitEntry, history: &History, dual: Option<&DualEstimates>) -> Option<Self> {
         let cost = late(history, &format!("cost/{}", limit.cost))?;
         let upper_bound = late(history, &format!("compared/{}", limit.cost));
+        let mass = late(history, "w/mean").unwrap_or(1.0);
+        // Of as much mass as there is: of a step, then.
+        let of_step = |cost: f64| if mass > 0.0 { cost / mass } else { 0.0 };
         if !limit.on_totals {
-            let mass = late(history, "w/mean").unwrap_or(1.0);
-            // Of as much mass as there is: of a step, then.
-            let of_step = |cost: f64| if mass > 0.0 { cost / mass } else { 0.0 };
             let (estimate, upper_bound) = (of_step(cost), upper_bound.map(of_step));
             return Some(DualCost { per_episode: false, estimate, upper_bound });
         }
-        // E[w (c - limit 1{last})] is (total of an episode - limit) times the episodes per step. Estimate and bound are of
-        // the same steps, so that the one is below the other.
-        let episodes_per_step = dual?.episodes_per_step.filter(|&episodes| episodes > 0.0)?;
-        let of_episode = |credited: f64| limit.per_episode + credited / episodes_per_step;
-        let (estimate, upper_bound) = (of_episode(cost), upper_bound.map(of_episode));
+        // Metrics are of E[w (c - limit 1{last})], a small difference of large numbers, at parameters that move: a total of
+        // an episode cannot be had from them. What the bound adds is no such difference.
+        let dual = dual?;
+        let estimate = dual.costs.iter().find(|known| known.name == limit.cost)?.per_episode?;
+        let ends = dual.episodes_per_step.filter(|&ends| ends > 0.0)? / dual.mean_weight;
+        let upper_bound = upper_bound.map(|bound| estimate + of_step(bound - cost) / ends);
         Some(DualCost { per_episode: true, estimate, upper_bound })
     }
 }

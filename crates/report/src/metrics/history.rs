@@ -63,6 +63,24 @@ impl History {
         self.records.iter().rev().find_map(|r| r.value(name))
     }
 
+    /// The same with averages per step (`reward`, `cost*/*`, `compared/*`, `limit/*`) divided by `w/mean`: of the steps that
+    /// are taken, where a process that ends under a discount has less mass than 1. Records of no mass are left out.
+    #[must_use]
+    pub fn of_steps_taken(&self) -> Self {
+        let is_average = |name: &str| {
+            let stem = name.split_once('/').map_or(name, |(stem, _)| stem);
+            matches!(stem, "reward" | "cost" | "cost_bound" | "cost_reweighted" | "compared" | "limit")
+        };
+        let record = |record: &Record| {
+            let mass = record.value("w/mean").filter(|&mass| mass > 0.0)?;
+            let value = |(name, value): &(String, f64)| {
+                (name.clone(), if is_average(name) { value / mass } else { *value })
+            };
+            Some(Record { step: record.step, values: record.values.iter().map(value).collect() })
+        };
+        Self { records: self.records.iter().filter_map(record).collect() }
+    }
+
     /// The last step with a record.
     #[must_use]
     pub fn last_step(&self) -> Option<u64> {

@@ -128,7 +128,7 @@ pub fn appraise(logs: &Logs<'_>, policy: &Policy, options: &AppraisalOptions) ->
     let less_step_credits = estimate.less_step_credits();
     let cost = |k: usize| {
         let spread = bootstrap.as_ref().map(|b| b.costs[k]);
-        let credits = [estimate.step_credits[k], estimate.credits[k]];
+        let credits = [estimate.step_credits[k].unwrap_or(0.0), estimate.credits[k]];
         bounded(of_policy.costs[k], &less_step_credits[k], credits, spread)
     };
     let costs = (0..m.cost_count()).map(cost).collect::<Result<_, _>>()?;

@@ -22,7 +22,7 @@ pub(super) struct Estimate {
     /// `Ĉ` without credits, `[K][S*A]`.
     pub(super) costs: Vec<Vec<f64>>,
     /// Credits of every step and of last steps.
-    pub(super) step_credits: Vec<f64>,
+    pub(super) step_credits: Vec<Option<f64>>,
     pub(super) credits: Vec<f64>,
     pub(super) constraint_limits: Vec<f64>,
     /// What a unit of each constrained cost is in the unit of its limit ([`CostReading::scale`]).
@@ -84,7 +84,7 @@ impl Estimate {
             let varying = limit.is_on_varying_totals();
             converted.push(varying && gamma < 1.0);
             if varying && gamma < 1.0 {
-                step_credits.push(0.0);
+                step_credits.push(None);
                 credits.push(0.0);
                 constraint_limits.push(f64::NAN);
                 scales.push(None);
@@ -95,14 +95,8 @@ impl Estimate {
             credits.push(constraint.last_step_credit);
             constraint_limits.push(constraint.limit);
             scales.push(match limit {
-                CostLimit::PerEpisode { limit: _, horizon } if !varying => {
-                    let one = CostLimit::PerEpisode { limit: 1.0, horizon: *horizon };
-                    let share =
-                        one.constraint(reading).map_err(|source| LogError::Limit { index, source })?;
-                    Some(1.0 / share.limit)
-                }
-                CostLimit::PerEpisode { .. } => None,
-                CostLimit::PerStep { .. } if constraint.step_credit != 0.0 => None,
+                _ if constraint.step_credit.is_some() || varying => None,
+                CostLimit::PerEpisode { horizon, .. } => Some(horizon.mean_steps()),
                 CostLimit::PerStep { .. } => Some(1.0),
             });
         }
@@ -116,7 +110,7 @@ impl Estimate {
             .iter()
             .zip(step_credits.iter().zip(&credits))
             .map(|(cost, (&step, &last))| {
-                cost.iter().zip(&end_probability).map(|(&c, &e)| c - step - last * e).collect()
+                cost.iter().zip(&end_probability).map(|(&c, &e)| c - step.unwrap_or(0.0) - last * e).collect()
             })
             .collect();
         let mut initial = vec![0.0; states];
@@ -163,7 +157,7 @@ impl Estimate {
     /// `Ĉ` less the credit of every step, without those of last steps, `[K][S*A]`.
     pub(super) fn less_step_credits(&self) -> Vec<Vec<f64>> {
         let tables = self.costs.iter().zip(&self.step_credits);
-        tables.map(|(table, credit)| table.iter().map(|c| c - credit).collect()).collect()
+        tables.map(|(table, credit)| table.iter().map(|c| c - credit.unwrap_or(0.0)).collect()).collect()
     }
 
     /// Refuses limits on totals of episodes of which none ends. Resampled logs may have none: they only give values per
@@ -265,9 +259,9 @@ impl Estimate {
         let cost = |k: usize| CostReading {
             limit: limits[k],
             per_step: dot(&e.occupancy, &self.costs[k]) / mass,
-            per_episode: match (limits[k], self.scales[k]) {
-                (CostLimit::PerEpisode { horizon: EpisodeHorizon::Fixed(_), .. }, Some(scale)) => {
-                    Some(e.costs[k] * scale)
+            per_episode: match limits[k] {
+                CostLimit::PerEpisode { horizon: EpisodeHorizon::Fixed(steps), .. } => {
+                    Some(dot(&e.occupancy, &self.costs[k]) / mass * steps)
                 }
                 _ => total(&self.costs[k]),
             },
@@ -277,7 +271,7 @@ impl Estimate {
             scale: self.scales[k],
         };
         Ok(Reading {
-            reward_per_step: e.reward,
+            reward_per_step: e.reward / mass,
             mass,
             reward_per_episode: total(self.model.reward()),
             steps_per_episode: totals.as_ref().map(|t| t.occupancy.iter().sum::<f64>() / t.ends),

@@ -188,7 +188,7 @@ pub struct CostReading {
     pub constraint_limit: f64,
     /// What a unit of `constrained` is in the unit of the limit. `None` where a credit stands for the limit: of last steps
     /// for one per episode in the restart chain, where a unit is one in every step of an episode, above the limit; of all
-    /// steps for one per step where a discounted process ends, where a unit is one over [`Reading::mass`], above the limit.
+    /// steps where a discounted process ends, where a unit of a step is one over [`Reading::mass`], above the limit.
     pub scale: Option<f64>,
 }
 
@@ -207,7 +207,7 @@ impl CostReading {
 /// Values of a policy on the estimated CMDP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reading {
-    /// Mean reward per step; discounted, what has ended earns nothing.
+    /// Mean reward of a step, of those that are taken: what has ended counts for nothing.
     pub reward_per_step: f64,
     /// Mass of the steps that are taken: 1, less where episodes end under a discount.
     pub mass: f64,

@@ -3,9 +3,9 @@
 //! The paper's data sets of the real-world suite hold a share `beta` of constraint-satisfying trajectories, and for the
 //! rest trajectories that violate the constraint, sampled by the policies of a pool. What counts is the episode's own cost:
 //! a policy that keeps a limit on average exceeds it in some. For the one part policies are tried that were measured within
-//! the limit in the pool, for the other those that were not (all, where there are none), by turns, each up to ten
-//! times until an episode is on the right side. The order is the seed's. An episode is a function of the seed, its number
-//! among all that were tried, and its policy.
+//! the limit in the pool, for the other those that were not, by turns, each up to ten times until an episode is on the
+//! right side. A policy of which hardly any episode is, is given up, and where none is left the others are tried. The order
+//! is the seed's. An episode is a function of the seed, its number among all that were tried, and its policy.
 
 use std::ops::Range;
 use std::path::Path;
@@ -18,7 +18,7 @@ use coptidice_data::{LogWriter, WriteOptions};
 use coptidice_sim::{CollectedLog, EnvOptions, Environment, EpisodeRecord, Episodes, PerRow, run_episodes};
 use serde::Serialize;
 
-use super::pool::{Member, Pool};
+use super::pool::Pool;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::simulate::check_fit;
@@ -26,7 +26,7 @@ use crate::simulate::check_fit;
 mod plan;
 mod tally;
 
-use plan::Plan;
+use plan::{Plan, Trials};
 pub(crate) use tally::Part;
 use tally::Tally;
 
@@ -134,7 +134,9 @@ pub(crate) fn mix(
 ) -> Result<Mixture, Failure> {
     let start = Instant::now();
     let plan = Plan::draw(pool, request)?;
-    let actors = load(pool, folder, env, &plan.actors(), request.acting)?;
+    let mut actors =
+        Actors { pool, folder, env, acting: request.acting, loaded: vec![None; pool.members.len()] };
+    let mut trials = Trials::new(pool.members.len());
     let mut writer = LogWriter::create(out, options).map_err(|error| Failure::input(&error))?;
     let mut progress = Progress::new(request.episodes as u64, "episodes");
     let mut tally = Tally::new(pool.costs.len());
@@ -143,7 +145,7 @@ pub(crate) fn mix(
     let mut tried = 0;
     for start in (0..request.episodes).step_by(TOGETHER) {
         let end = request.episodes.min(start + TOGETHER);
-        let found = fill(pool, &plan, env, &actors, request, start..end, &mut tried)?;
+        let found = fill(&plan, &mut actors, request, start..end, &mut trials, &mut tried)?;
         let mut log = CollectedLog::new(env.spec())?;
         for (place, (member, record)) in (start..end).zip(&found) {
             let safe = plan.places[place].0;
@@ -186,21 +188,23 @@ pub(crate) fn mix(
 /// Runs episodes until every one of `places` has one on its side of the limit, and gives these with their members, in
 /// order. `tried` numbers the episodes.
 fn fill(
-    pool: &Pool,
     plan: &Plan,
-    env: &dyn Environment,
-    actors: &[Option<Actor>],
+    actors: &mut Actors<'_>,
     request: &Request,
     places: Range<usize>,
+    trials: &mut Trials,
     tried: &mut usize,
 ) -> Result<Vec<(usize, EpisodeRecord)>, Failure> {
+    let (pool, env) = (actors.pool, actors.env);
     let mut found: Vec<Option<(usize, EpisodeRecord)>> = places.clone().map(|_| None).collect();
     let mut open: Vec<usize> = places.clone().collect();
     for k in 0.. {
         let members = open.iter().map(|&place| {
-            plan.member(place, k).ok_or_else(|| plan::nothing(pool, request.limit, plan.places[place].0))
+            let nothing = || plan::nothing(pool, trials, request.limit, plan.places[place].0);
+            plan.member(trials, place, k).ok_or_else(nothing)
         });
         let members = members.collect::<Result<Vec<usize>, Failure>>()?;
+        let actors = actors.of(&members)?;
         let first = *tried as u64;
         let failed = OnceLock::new();
         let player = || Player { actors, members: &members, first, actor: None, failed: &failed };
@@ -216,6 +220,7 @@ fn fill(
         let mut left = Vec::new();
         for ((place, member), record) in open.into_iter().zip(members).zip(records?) {
             let keeps = (0..pool.costs.len()).all(|cost| record.mean_cost(cost) <= request.limit);
+            trials.note(member, plan.places[place].0, keeps == plan.places[place].0);
             if keeps == plan.places[place].0 {
                 found[place - places.start] = Some((member, record));
             } else {
@@ -230,24 +235,29 @@ fn fill(
     Ok(found.into_iter().flatten().collect())
 }
 
-/// The actors of these members.
-fn load(
-    pool: &Pool,
-    folder: &Path,
-    env: &dyn Environment,
-    members: &[usize],
+/// The actors of a pool's policies, loaded when they are first wanted.
+struct Actors<'p> {
+    pool: &'p Pool,
+    folder: &'p Path,
+    env: &'p dyn Environment,
     acting: Acting,
-) -> Result<Vec<Option<Actor>>, Failure> {
-    let actor = |(number, member): (usize, &Member)| {
-        if members.binary_search(&number).is_err() {
-            return Ok(None);
+    /// Of each member of the pool.
+    loaded: Vec<Option<Actor>>,
+}
+
+impl Actors<'_> {
+    /// Of all members, with those of `members` there.
+    fn of(&mut self, members: &[usize]) -> Result<&[Option<Actor>], Failure> {
+        for &member in members {
+            if self.loaded[member].is_none() {
+                let policy = crate::policies::load(&self.pool.members[member].policy_path(self.folder))?;
+                check_fit(&policy, self.env)?;
+                let acting = crate::policies::check(&policy, self.acting)?;
+                self.loaded[member] = Some(policy.actor_with(acting));
+            }
         }
-        let policy = crate::policies::load(&member.policy_path(folder))?;
-        check_fit(&policy, env)?;
-        let acting = crate::policies::check(&policy, acting)?;
-        Ok(Some(policy.actor_with(acting)))
-    };
-    pool.members.iter().enumerate().map(actor).collect()
+        Ok(&self.loaded)
+    }
 }
 
 #[cfg(test)]

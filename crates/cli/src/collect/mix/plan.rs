@@ -9,6 +9,10 @@ use crate::failure::Failure;
 
 /// Episodes of one policy that are tried in one place of the log, before another is.
 pub(super) const TRIES_EACH: usize = 10;
+/// Episodes of a policy after which it is looked at how many of them a part of the log could use.
+pub(super) const TRIES_LEAST: usize = 50;
+/// A policy of which fewer than one episode in so many serves a part is not tried for it any more.
+const TRIES_PER_EPISODE: usize = 100;
 
 /// Which places of the log are for episodes that keep the limit, and which policies are tried for them: a function of the
 /// pool and the request.
@@ -16,8 +20,41 @@ pub(super) const TRIES_EACH: usize = 10;
 pub(super) struct Plan {
     /// Of each place: whether its episode keeps the limit, and its number among those of its part.
     pub(super) places: Vec<(bool, usize)>,
-    /// Members of the pool that are tried for either part, in this order: `[does not keep, keeps]`.
-    groups: [Vec<usize>; 2],
+    /// Members of the pool that are tried for either part, in this order: `[does not keep, keeps]`. First come those of
+    /// the part's own side of the limit, `.1` is how many they are; then the others.
+    groups: [(Vec<usize>, usize); 2],
+}
+
+/// What became of the episodes that were tried.
+#[derive(Clone, Debug)]
+pub(super) struct Trials {
+    /// Of each member of the pool and part, `[does not keep, keeps]`: episodes tried for it, and those that served.
+    counts: Vec<[(usize, usize); 2]>,
+}
+
+impl Trials {
+    /// None yet.
+    pub(super) fn new(members: usize) -> Self {
+        Trials { counts: vec![[(0, 0); 2]; members] }
+    }
+
+    /// Takes note of an episode of `member` that was run for the part of those that keep the limit, or of the others.
+    pub(super) fn note(&mut self, member: usize, safe: bool, served: bool) {
+        let (tried, hits) = &mut self.counts[member][usize::from(safe)];
+        *tried += 1;
+        *hits += usize::from(served);
+    }
+
+    fn is_hopeless(&self, member: usize, safe: bool) -> bool {
+        let (tried, hits) = self.counts[member][usize::from(safe)];
+        tried >= TRIES_LEAST && hits * TRIES_PER_EPISODE < tried
+    }
+
+    /// Episodes that were tried for a part, and those that served.
+    fn of_part(&self, safe: bool) -> (usize, usize) {
+        let counts = self.counts.iter().map(|counts| counts[usize::from(safe)]);
+        counts.fold((0, 0), |(tried, hits), (more, hit)| (tried + more, hits + hit))
+    }
 }
 
 impl Plan {
@@ -32,57 +69,57 @@ impl Plan {
             (0..safe).map(|j| (true, j)).chain((0..episodes - safe).map(|j| (false, j))).collect();
         places.shuffle(&mut stream(seed, "mix order", 0));
         let group = |kept: bool| {
-            let all = || 0..pool.members.len();
-            let mut group: Vec<usize> = all().filter(|&m| pool.members[m].keeps(limit) == kept).collect();
-            if group.is_empty() {
-                // Single episodes may still be on the other side of the limit than the policy's mean.
-                group = all().collect();
-            }
-            group.shuffle(&mut stream(seed, "mix policies", u64::from(!kept)));
-            group
+            let side = |own: bool| {
+                let members =
+                    (0..pool.members.len()).filter(|&m| (pool.members[m].keeps(limit) == kept) == own);
+                let mut members: Vec<usize> = members.collect();
+                let purpose = if own { "mix policies" } else { "mix other policies" };
+                members.shuffle(&mut stream(seed, purpose, u64::from(!kept)));
+                members
+            };
+            let own = side(true);
+            let count = own.len();
+            ([own, side(false)].concat(), count)
         };
         Ok(Plan { places, groups: [group(false), group(true)] })
     }
 
-    /// The member of the pool that acts in the `k`-th try for `place`; none where all have been tried.
-    pub(super) fn member(&self, place: usize, k: usize) -> Option<usize> {
+    /// The member of the pool that acts in the `k`-th try for `place`; none where no policy is worth a try any more.
+    ///
+    /// Single episodes may be on the other side of the limit than the policy's mean, so that the other side's policies
+    /// are tried where no other is left.
+    pub(super) fn member(&self, trials: &Trials, place: usize, k: usize) -> Option<usize> {
         let (safe, number) = self.places[place];
-        let group = &self.groups[usize::from(safe)];
-        let passed = k / TRIES_EACH;
-        (passed < group.len()).then(|| group[(number + passed) % group.len()])
-    }
-
-    /// Members that may act, ascending.
-    pub(super) fn actors(&self) -> Vec<usize> {
-        let wanted = |safe: bool| self.places.iter().any(|place| place.0 == safe);
-        let groups = [false, true].into_iter().filter(|&safe| wanted(safe));
-        let mut members: Vec<usize> =
-            groups.flat_map(|safe| self.groups[usize::from(safe)].clone()).collect();
-        members.sort_unstable();
-        members.dedup();
-        members
+        let (group, own) = &self.groups[usize::from(safe)];
+        let (own, others) = group.split_at(*own);
+        let left = |side: &[usize]| -> Vec<usize> {
+            side.iter().copied().filter(|&member| !trials.is_hopeless(member, safe)).collect()
+        };
+        let mut members = left(own);
+        if members.is_empty() {
+            members = left(others);
+        }
+        (!members.is_empty()).then(|| members[(number + k / TRIES_EACH) % members.len()])
     }
 }
 
-/// None of the episodes that were tried for one part is on its side of the limit.
-pub(super) fn nothing(pool: &Pool, limit: f64, safe: bool) -> Failure {
+/// No policy of the pool serves a part of the log.
+pub(super) fn nothing(pool: &Pool, trials: &Trials, limit: f64, safe: bool) -> Failure {
     let worst = |member: &Member| member.cost_per_step.iter().copied().fold(0.0, f64::max);
     let costs = || pool.members.iter().map(worst);
+    let (tried, hits) = trials.of_part(safe);
+    let found = format!("{hits} of {tried} episodes, by all {} policies of the pool,", pool.members.len());
     if safe {
         let least = costs().fold(f64::INFINITY, f64::min);
         Failure::usage(
-            format!(
-                "no episode within {limit} per step came about in {TRIES_EACH} of every policy: the least cost that the \
-                 pool has of one is {least:.4}"
-            ),
+            format!("{found} kept the limit of {limit} per step: the least cost of a policy is {least:.4}"),
             "raise --limit, choose --beta 0, or train the pool longer or under lower limits",
         )
     } else {
         let most = costs().fold(0.0, f64::max);
         Failure::usage(
             format!(
-                "no episode above {limit} per step came about in {TRIES_EACH} of every policy: the largest cost that the \
-                 pool has of one is {most:.4}"
+                "{found} were above the limit of {limit} per step: the largest cost of a policy is {most:.4}"
             ),
             "lower --limit, choose --beta 1, or train the pool under higher limits",
         )

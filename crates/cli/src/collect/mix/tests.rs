@@ -4,6 +4,7 @@ use coptidice_data::{CheckOptions, ReadOptions, Transitions};
 use coptidice_sim::{EpisodeRecord, EpisodeRunner, EpisodeSink as _, make};
 
 use super::*;
+use crate::collect::pool::Member;
 
 const TASK: &str = "rwrl/cartpole-swingup";
 
@@ -74,21 +75,36 @@ fn places_are_shared_out_exactly_and_policies_take_turns() {
         assert_eq!(plan.places.len(), episodes);
         assert_eq!(plan.places.iter().filter(|place| place.0).count(), safe);
         let mut counts = [0; 7];
-        (0..episodes).filter_map(|place| plan.member(place, 0)).for_each(|member| counts[member] += 1);
+        let fresh = Trials::new(costs.len());
+        (0..episodes)
+            .filter_map(|place| plan.member(&fresh, place, 0))
+            .for_each(|member| counts[member] += 1);
         for (kept, count) in [(true, safe), (false, episodes - safe)] {
             let part = || (0..costs.len()).filter(|&i| (costs[i] <= 0.1) == kept).map(|i| counts[i]);
             assert_eq!(part().sum::<usize>(), count);
             assert!(part().max() <= part().min().map(|least| least + 1), "{counts:?}");
         }
-        // Every policy of the part has its tries, none more.
-        let tries: Vec<usize> = (0..).map_while(|k| plan.member(0, k)).collect();
-        let group = if plan.places[0].0 { 3 } else { 4 };
+        // Each policy of the part has ten tries after the other, until it is given up; then come those of the other part.
+        let safe = plan.places[0].0;
+        let (group, mut trials) = (if safe { 3 } else { 4 }, Trials::new(costs.len()));
+        let tries: Vec<usize> =
+            (0..group * plan::TRIES_EACH).filter_map(|k| plan.member(&trials, 0, k)).collect();
         assert_eq!(tries.len(), group * plan::TRIES_EACH);
         assert!(tries.chunks(plan::TRIES_EACH).all(|each| each.iter().all(|member| *member == each[0])));
+        let mut members: Vec<usize> = tries.iter().copied().step_by(plan::TRIES_EACH).collect();
+        assert!(members.iter().all(|&member| (costs[member] <= 0.1) == safe));
+        while let Some(member) = plan.member(&trials, 0, 0) {
+            (0..plan::TRIES_LEAST).for_each(|_| trials.note(member, safe, false));
+            members.push(member);
+        }
+        members.drain(..group);
+        let (own, others) = members.split_at(group);
+        assert!(own.iter().all(|&member| (costs[member] <= 0.1) == safe), "{members:?}");
+        assert!(others.len() == 7 - group && others.iter().all(|&member| (costs[member] <= 0.1) != safe));
     }
     let members = |seed| -> Vec<Option<usize>> {
         let plan = drawn(&pool, &Request { seed, ..request(50, 0.8) });
-        (0..50).map(|place| plan.member(place, 0)).collect()
+        (0..50).map(|place| plan.member(&Trials::new(7), place, 0)).collect()
     };
     assert_eq!(members(3), members(3));
     assert_ne!(members(3), members(4));
@@ -101,15 +117,17 @@ fn rolled_out(pool: &Pool, folder: &Path, request: &Request) -> (Transitions, u6
     let plan = drawn(pool, request);
     let mut log = CollectedLog::new(env.spec()).expect("costs have names");
     let mut number = 0;
+    let mut trials = Trials::new(pool.members.len());
     let places: Vec<usize> = (0..request.episodes).collect();
     for chunk in places.chunks(TOGETHER) {
         let mut found: Vec<Option<EpisodeRecord>> = vec![None; chunk.len()];
         for k in 0.. {
+            let before = trials.clone();
             for (found, &place) in found.iter_mut().zip(chunk) {
                 if found.is_some() {
                     continue;
                 }
-                let member = plan.member(place, k).expect("some try succeeds");
+                let member = plan.member(&before, place, k).expect("some try succeeds");
                 let policy = crate::policies::load(&pool.members[member].policy_path(folder));
                 let mut actor = policy.unwrap_or_else(|_| panic!("it is there")).actor();
                 let mut act = |observation: &[f32], rng: &mut Rng, action: &mut [f32]| {
@@ -122,7 +140,10 @@ fn rolled_out(pool: &Pool, folder: &Path, request: &Request) -> (Transitions, u6
                 let ran = runner.run(number, &mut act, &mut start, &mut acts, |step| record.step(step));
                 assert_eq!(ran, Ok(()));
                 number += 1;
-                if (record.mean_cost(0) <= request.limit) == plan.places[place].0 {
+                let safe = plan.places[place].0;
+                let serves = (record.mean_cost(0) <= request.limit) == safe;
+                trials.note(member, safe, serves);
+                if serves {
                     *found = Some(record);
                 }
             }
@@ -220,6 +241,18 @@ fn the_file_is_the_rollouts_whatever_the_threads() {
     }
 }
 
+/// The pool's word on which side of the limit policies are is the wrong way round: every episode comes of the others.
+#[test]
+fn where_no_policy_of_a_part_serves_it_the_others_do() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    // No cost is above 1, so that each episode keeps that limit; the pool says of none that it does.
+    let pool = pool(folder, &[1.5, 1.5]);
+    let request = Request { limit: 1.0, ..request(5, 1.0) };
+    let mixture = mixed(&pool, folder, &request, &folder.join("log.hdf5"), 1);
+    assert!(mixture.is_ok_and(|mixture| mixture.safe.episodes == 5 && mixture.tried == 5));
+}
+
 #[test]
 fn a_part_that_no_episode_is_found_for_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -232,7 +265,8 @@ fn a_part_that_no_episode_is_found_for_is_refused() {
     };
     // No cost is below 0 or above 1.
     let pool = pool(folder, &[0.3, 0.2]);
-    assert!(refused(&pool, 0.8, -0.1).contains("0.2000"), "the least cost");
+    let none_kept = refused(&pool, 0.8, -0.1);
+    assert!(none_kept.contains("0 of ") && none_kept.contains("0.2000"), "the least cost: {none_kept}");
     assert!(refused(&pool, 0.8, 1.0).contains("0.3000"), "the largest cost");
     let mut none = pool.clone();
     none.members.clear();
@@ -265,7 +299,9 @@ fn nothing_is_left_of_a_mixture_that_fails() {
     let mut requests = (0..).map(|seed| Request { seed, limit: 1.0, ..request(100, 0.99) });
     let late = |request: &Request| {
         let plan = drawn(&pool, request);
-        (0..100).position(|place| plan.member(place, 0) == Some(1)).is_some_and(|first| first > TOGETHER)
+        (0..100)
+            .position(|place| plan.member(&Trials::new(2), place, 0) == Some(1))
+            .is_some_and(|first| first > TOGETHER)
     };
     let request = requests.find(late).expect("some seed does it");
     let Err(failure) = mixed(&pool, folder, &request, &folder.join("log.hdf5"), 2) else {

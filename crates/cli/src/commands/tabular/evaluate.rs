@@ -144,14 +144,18 @@ impl Evaluate {
                 })
             })
             .collect();
+        // Of the steps that are taken, as the estimate is.
+        let taken = |value: f64| value / found.policy.mass;
         json!({
             "confidence": self.confidence,
             "gamma": self.gamma,
             "reward_per_step": found.policy.reward_per_step,
             "reward_per_episode": found.policy.reward_per_episode,
-            "reward_coindice": found.reward.coindice,
+            "reward_coindice": [taken(found.reward.coindice.0), taken(found.reward.coindice.1)],
             "reward_coindice_outcome": found.reward.outcome,
-            "reward_bootstrap": found.reward.bootstrap,
+            "reward_bootstrap": found.reward.bootstrap.map(|b| json!({
+                "lower": taken(b.lower), "estimate": taken(b.estimate), "upper": taken(b.upper)
+            })),
             "steps_per_episode": found.policy.steps_per_episode,
             "costs": costs,
             "behavior": found.behaviour,
@@ -161,11 +165,13 @@ impl Evaluate {
     }
 
     fn print(&self, log: &FiniteLog, found: &Appraisal, missing: usize) -> Done {
+        // Of the steps that are taken, as costs are.
+        let taken = |value: f64| value / found.policy.mass;
         let interval = |b: &Bounded| {
-            let bootstrap = b
-                .bootstrap
-                .map_or(String::new(), |b| format!("; bootstrap {:.5} to {:.5}", b.lower, b.upper));
-            let (estimate, bounds) = (b.estimate, coindice(b, |value| value));
+            let bootstrap = b.bootstrap.map_or(String::new(), |b| {
+                format!("; bootstrap {:.5} to {:.5}", taken(b.lower), taken(b.upper))
+            });
+            let (estimate, bounds) = (taken(b.estimate), coindice(b, taken));
             format!("{estimate:.5} per step, {bounds}{bootstrap}")
         };
         line(&format!("bounds at {} confidence", self.confidence))?;

@@ -1,6 +1,6 @@
 //! `result.json` of `tabular solve`, and what it says on a terminal.
 
-use coptidice_core::{CostLimit, LimitUnit};
+use coptidice_core::{CostLimit, EpisodeHorizon, LimitUnit};
 use coptidice_tabular::from_logs::{CostReading, LogOptions, LogSolution, Objective, Reading, RowSource};
 use coptidice_tabular::{Certificate, Outcome};
 use serde::Serialize;
@@ -162,6 +162,9 @@ pub(crate) fn in_unit(reading: &CostReading, all: &Reading, value: Option<f64>) 
     match (reading.scale, reading.limit) {
         (Some(scale), _) => Some(value * scale),
         (None, CostLimit::PerStep { limit }) => Some(limit + value / all.mass),
+        (None, CostLimit::PerEpisode { limit, horizon: EpisodeHorizon::Fixed(steps) }) => {
+            Some(limit + value / all.mass * steps)
+        }
         (None, CostLimit::PerEpisode { limit, .. }) => Some(limit + value * all.steps_per_episode?),
     }
 }
