@@ -51,6 +51,7 @@ fn policy(config: &TrainConfig, observation: usize, action_dim: usize) -> Result
         acting: Acting::Mean,
         action_low: vec![-1.0; action_dim],
         action_high: vec![1.0; action_dim],
+        action_unit: None,
         selector: None,
         about: PolicyAbout::new("bench", 0, 0, "none"),
     })?)

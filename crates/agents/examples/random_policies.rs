@@ -99,6 +99,7 @@ fn random(
         acting,
         action_low: uniform(&mut rng, -1.0, -0.5, bounded),
         action_high: uniform(&mut rng, 0.5, 1.0, bounded),
+        action_unit: None,
         selector,
         about: PolicyAbout::new("random", 1, 0, "none"),
     })?)

@@ -14,7 +14,7 @@ use crate::trained::TrainedNetwork;
 
 /// What actions there are.
 pub(crate) enum Space {
-    /// Middle and half width of every action's logged range, `[A]`.
+    /// Middle and half width of every action's logged range, `[A]`, in what training counts actions in.
     Continuous { middle: Vec<f32>, half: Vec<f32> },
     /// Finitely many.
     Discrete { count: usize },
@@ -26,7 +26,7 @@ impl Space {
         match problem.data.actions() {
             coptidice_data::Actions::Discrete { count, .. } => Space::Discrete { count: *count },
             coptidice_data::Actions::Continuous { .. } => {
-                let (middle, half) = problem.action_scale();
+                let (middle, half) = problem.trained_action_scale();
                 Space::Continuous { middle, half }
             }
         }

@@ -44,6 +44,7 @@ fn with_parameters(
         acting: problem.config.acting,
         action_low,
         action_high,
+        action_unit: problem.action_unit.clone(),
         selector: learner.selector(),
         about: about(problem, steps),
     };

@@ -583,6 +583,7 @@ mod tests {
             acting: Acting::Mode,
             action_low: Vec::new(),
             action_high: Vec::new(),
+            action_unit: None,
             selector: None,
             about: PolicyAbout::new("test", 0, steps, String::new()),
         };

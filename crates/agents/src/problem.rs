@@ -19,7 +19,7 @@ use coptidice_data::{Actions, EpisodeEnd, Transitions};
 
 use crate::config::{ConfigError, LogFacts, RewardScale, ScaleRule, TrainConfig};
 use crate::estimate::{CostEstimate, EstimateLimit};
-use crate::policy::Normalizer;
+use crate::policy::{ActionUnit, Normalizer};
 use crate::registry::Algorithm;
 
 /// The rows that training draws from: all of the log, less those whose `s'` is needed and was not recorded
@@ -145,6 +145,8 @@ pub struct Problem<'a> {
     pub mean_loss: f64,
     /// Size up to which a value function of this problem may reasonably grow.
     pub value_scale: ValueScale,
+    /// In what training counts continuous actions; in their own units where there is none.
+    pub action_unit: Option<ActionUnit>,
 }
 
 /// Bounds from which a runaway is told.
@@ -212,6 +214,10 @@ impl<'a> Problem<'a> {
             RewardScale::Rule(ScaleRule::Std) => 1.0,
         };
         let mean_costs = costs.iter().map(|cost| mean_cost(cost, data)).collect();
+        let action_unit = match data.actions() {
+            Actions::Continuous { dim, values } => ActionUnit::of(values, *dim),
+            Actions::Discrete { .. } => None,
+        };
         let value_scale = ValueScale {
             horizon: horizon(config, &facts),
             reward: largest(data.rewards().iter().copied()) * reward_scale,
@@ -228,6 +234,7 @@ impl<'a> Problem<'a> {
             mean_costs,
             mean_loss: mean_loss(config.gamma, data, &rows),
             value_scale,
+            action_unit,
             rows,
         })
     }
@@ -244,6 +251,7 @@ impl<'a> Problem<'a> {
             costs: self.costs.clone(),
             mean_costs: self.mean_costs.clone(),
             value_scale: self.value_scale.clone(),
+            action_unit: self.action_unit.clone(),
             ..*self
         }
     }
@@ -251,7 +259,21 @@ impl<'a> Problem<'a> {
     /// Middle and half width of the logged range of every component, `[A]` each; empty for discrete actions.
     pub(crate) fn action_scale(&self) -> (Vec<f32>, Vec<f32>) {
         let (low, high) = self.action_range();
-        let ends = || low.iter().zip(&high);
+        Self::scale_of(&low, &high)
+    }
+
+    /// The same in what training counts actions in.
+    pub(crate) fn trained_action_scale(&self) -> (Vec<f32>, Vec<f32>) {
+        let (mut low, mut high) = self.action_range();
+        if let Some(unit) = &self.action_unit {
+            unit.enter(&mut low);
+            unit.enter(&mut high);
+        }
+        Self::scale_of(&low, &high)
+    }
+
+    fn scale_of(low: &[f32], high: &[f32]) -> (Vec<f32>, Vec<f32>) {
+        let ends = || low.iter().zip(high);
         let middle = ends().map(|(l, h)| 0.5 * (l + h)).collect();
         // An action that never varies has no range; its own unit serves.
         (middle, ends().map(|(l, h)| if h > l { 0.5 * (h - l) } else { 1.0 }).collect())

@@ -206,7 +206,11 @@ impl<'a> Sampler<'a> {
             batch.action_ids[b] = data.discrete_action(row);
         } else {
             let action = data.continuous_action(row);
-            batch.actions[b * action.len()..(b + 1) * action.len()].copy_from_slice(action);
+            let place = &mut batch.actions[b * action.len()..(b + 1) * action.len()];
+            place.copy_from_slice(action);
+            if let Some(unit) = &self.problem.action_unit {
+                unit.enter(place);
+            }
         }
         if !batch.ahead.discounts.is_empty() {
             self.look_ahead(b, row, restart);

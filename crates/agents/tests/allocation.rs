@@ -62,6 +62,7 @@ fn policy(head: Head) -> Policy {
         acting: Acting::Mean,
         action_low: vec![-1.0; bounded],
         action_high: vec![1.0; bounded],
+        action_unit: None,
         selector: None,
         about: PolicyAbout::new("test", 0, 0, "none"),
     })

@@ -172,6 +172,49 @@ fn each_case(mut check: impl FnMut(&TrainConfig, &Transitions)) {
     }
 }
 
+/// `data` with its actions times `factor`.
+fn rescaled(data: &Transitions, factor: f32) -> Transitions {
+    let mut builder = TransitionsBuilder::new(data.schema()).unwrap();
+    for row in 0..data.len() {
+        let step = data.step(row);
+        let action: Vec<f32> = data.continuous_action(row).iter().map(|a| a * factor).collect();
+        builder.push(&Step { action: StepAction::Continuous(&action), ..step }).unwrap();
+    }
+    builder.finish().unwrap()
+}
+
+/// Doses of thousands and valves that move by a ten-thousandth are learned alike: to the bit where the factor between
+/// them is a power of two, as only exponents differ.
+#[test]
+fn what_is_learned_does_not_depend_on_the_unit_of_actions() {
+    let ordinary = log(&ActionSpace::Continuous { dim: 2 }, 4);
+    let observations: Vec<f32> =
+        (0..ordinary.len()).flat_map(|row| ordinary.observation(row)).copied().collect();
+    let pool = coptidice_nn::Pool::new(1).unwrap();
+    for entry in ALGORITHMS {
+        for extraction in ["weighted_bc", "critic_guided", "information_projection", "guided_selection"] {
+            let learned = [13, -13].map(|exponent| {
+                let factor = 2.0_f32.powi(exponent);
+                let data = rescaled(&ordinary, factor);
+                let fields = format!("extraction = \"{extraction}\"");
+                let (policy, recorder) = run(&config(&data, entry.algorithm, &fields), &data);
+                assert!(policy.action_unit().is_some());
+                let act = |acting| {
+                    let actions = policy.act_batch(&observations, acting, 3, &pool).unwrap();
+                    actions.iter().map(|a| a / factor).collect::<Vec<f32>>()
+                };
+                let selects = policy.selector().is_some().then(|| act(Acting::Select));
+                (recorder.reports, act(Acting::Mean), act(Acting::Sample), selects)
+            });
+            assert!(learned[0] == learned[1], "{}, {extraction}", entry.algorithm);
+            assert!(learned[0].1.iter().any(|a| a.abs() > 1e-3 && a.abs() < 0.5), "{extraction}");
+        }
+    }
+    // What is of ordinary size is left as it is, so that policies are those of the first format.
+    let (policy, _) = run(&config(&ordinary, Algorithm::Bc, ""), &ordinary);
+    assert!(policy.action_unit().is_none());
+}
+
 #[test]
 fn metrics_are_finite_and_on_time_and_the_policy_acts_within_the_logged_range() {
     each_case(|config, data| {

@@ -59,6 +59,7 @@ fn policy(env: &dyn Environment, blocks: Vec<BlockSpec>) -> Result<Policy, Box<d
         acting: Acting::Sample,
         action_low: narrow(low),
         action_high: narrow(high),
+        action_unit: None,
         selector: None,
         about: PolicyAbout::new("bench", 0, 0, "none"),
     })?)

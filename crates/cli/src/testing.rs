@@ -40,6 +40,7 @@ pub(crate) fn policy(env: &dyn Environment, seed: u64, acting: Acting) -> Policy
         acting,
         action_low: narrow(low),
         action_high: narrow(high),
+        action_unit: None,
         selector: Some(selector),
         about: PolicyAbout::new("test", seed, 0, "none"),
     })

@@ -332,6 +332,7 @@ impl Loop<'_> {
             acting,
             action_low: facts.action_low.clone(),
             action_high: facts.action_high.clone(),
+            action_unit: None,
             selector: None,
             about,
         })?)

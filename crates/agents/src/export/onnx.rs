@@ -101,7 +101,8 @@ fn graph(policy: &Policy, acting: Acting) -> GraphProto {
                 Some(selector) => select(&mut graph, policy, selector, &parts, &normalized),
                 None => {
                     let chosen = mixture(&mut graph, acting, &parts);
-                    clip(&mut graph, policy, &chosen, "raised", "action");
+                    let chosen = leave(&mut graph, policy, chosen);
+                    clip(&mut graph, policy, &chosen, ["raised", "action"], Units::Action);
                 }
             }
             let doc = described("Clipped to the logged range", &about.action_names);
@@ -259,13 +260,45 @@ fn mixture(graph: &mut Graph, acting: Acting, parts: &Mixture) -> String {
     }
 }
 
-/// Clips actions, `[..., A]`, to the value `name`.
-fn clip(graph: &mut Graph, policy: &Policy, actions: &str, raised: &str, name: &str) -> String {
+/// In what actions are counted.
+#[derive(Clone, Copy, PartialEq)]
+enum Units {
+    Action,
+    Head,
+}
+
+/// Clips actions, `[..., A]`, by way of a value `raised` to the value `name`.
+fn clip(
+    graph: &mut Graph,
+    policy: &Policy,
+    actions: &str,
+    [raised, name]: [&str; 2],
+    units: Units,
+) -> String {
     let dims = [policy.action_width()];
-    let low = graph.floats("action.low", &dims, policy.action_low());
-    let high = graph.floats("action.high", &dims, policy.action_high());
+    let inside = policy.action_unit().filter(|_| units == Units::Head);
+    let mut bound = |name: &str, values: &[f32]| match inside {
+        Some(unit) => {
+            let mut values = values.to_vec();
+            unit.enter(&mut values);
+            graph.floats(&format!("head.{name}"), &dims, &values)
+        }
+        None => graph.floats(name, &dims, values),
+    };
+    let low = bound("action.low", policy.action_low());
+    let high = bound("action.high", policy.action_high());
     let raised = graph.node("Max", raised, &[actions, &low], &[]);
     graph.node("Min", name, &[&raised, &high], &[])
+}
+
+/// From what the head counts to actions, `[N, A]`, unclipped.
+fn leave(graph: &mut Graph, policy: &Policy, actions: String) -> String {
+    let Some(unit) = policy.action_unit() else { return actions };
+    let dims = [policy.action_width()];
+    let middle = graph.floats("action.middle", &dims, &unit.middle);
+    let half = graph.floats("action.half", &dims, &unit.half);
+    let wide = graph.node("Mul", "action.wide", &[&actions, &half], &[]);
+    graph.node("Add", "action.there", &[&middle, &wide], &[])
 }
 
 /// From the mixture to the value `action` `[N, A]`, the selected one of `m` candidates.
@@ -296,7 +329,13 @@ fn select(graph: &mut Graph, policy: &Policy, selector: &Selector, parts: &Mixtu
     let inputs = [candidates.as_str(), &best];
     let picked = graph.node("GatherElements", "selector.picked", &inputs, &[Attribute::Int("axis", 1)]);
     let shape = graph.integers("selector.action.shape", &[-1, dims]);
-    graph.node("Reshape", "action", &[&picked, &shape], &[]);
+    if policy.action_unit().is_none() {
+        graph.node("Reshape", "action", &[&picked, &shape], &[]);
+        return;
+    }
+    let chosen = graph.node("Reshape", "selector.chosen", &[&picked, &shape], &[]);
+    let chosen = leave(graph, policy, chosen);
+    clip(graph, policy, &chosen, ["raised", "action"], Units::Action);
 }
 
 /// The candidates at fixed quantiles, clipped, `[N, m, A]`.
@@ -347,7 +386,7 @@ fn candidates(graph: &mut Graph, policy: &Policy, parts: &Mixture, draws: &[[f32
     let normals = graph.floats("candidates.normals", &[m, dims], &column(1));
     let departure = graph.node("Mul", "candidates.departure", &[&scale, &normals], &[]);
     let unclipped = graph.node("Add", "candidates.unclipped", &[&location, &departure], &[]);
-    clip(graph, policy, &unclipped, "candidates.raised", "candidates")
+    clip(graph, policy, &unclipped, ["candidates.raised", "candidates"], Units::Head)
 }
 
 /// The logged actions' worth where they are likely, and the least number elsewhere, `[N, actions]`.

@@ -3,7 +3,7 @@
 use super::proto::ModelProto;
 use super::{exported_acting, save_onnx, to_onnx};
 use crate::policy::tests::{mixed_blocks, mixture, random_policy, selecting, uniform};
-use crate::policy::{Acting, Head, METADATA_KEY, Policy, PolicyError};
+use crate::policy::{Acting, ActionUnit, Head, METADATA_KEY, Policy, PolicyError, PolicyParts};
 use coptidice_core::rng::stream;
 use coptidice_nn::{Activation, BlockSpec, Pool};
 use prost::Message;
@@ -97,6 +97,33 @@ fn selecting_policies_act_the_same() {
         // By another way of acting, the selector stays out of the graph.
         let plain = to_onnx(&policy.with_acting(Acting::Mode).unwrap()).unwrap();
         assert!(plain.len() < to_onnx(&policy).unwrap().len());
+    }
+}
+
+/// Units of thousands and of thousandths; the product's promise is relative to the range.
+#[test]
+fn units_of_actions_are_inside_the_graph() {
+    let (halves, head) = ([2000.0, 1e-3], mixture(2, 3));
+    let plain = random_policy(COLUMNS, mixed_blocks(), head, 31);
+    let unit = ActionUnit { middle: vec![5000.0, 0.25], half: halves.to_vec() };
+    let outside = |bounds: &[f32]| {
+        bounds.iter().zip(&unit.middle).zip(&unit.half).map(|((u, middle), half)| middle + half * u).collect()
+    };
+    let (low, high): (Vec<f32>, Vec<f32>) = (outside(plain.action_low()), outside(plain.action_high()));
+    for policy in [plain.clone(), selecting(&plain, 2, 32)] {
+        let parts = policy.to_parts();
+        let (action_low, action_high) = (low.clone(), high.clone());
+        let parts = PolicyParts { action_low, action_high, action_unit: Some(unit.clone()), ..parts };
+        let policy = Policy::new(parts).unwrap();
+        let (found, expected) = (floats(&run(&to_onnx(&policy).unwrap())[0]), act(&policy, policy.acting()));
+        for (found, expected) in found.chunks(2).zip(expected.chunks(2)) {
+            for i in 0..2 {
+                let miss = (found[i] - expected[i]).abs() / halves[i];
+                // The second one's middle alone has an error of 250 halves times a rounding.
+                assert!(miss < 5e-5, "{found:?} for {expected:?}");
+                assert!((low[i]..=high[i]).contains(&found[i]) && (low[i]..=high[i]).contains(&expected[i]));
+            }
+        }
     }
 }
 

@@ -540,6 +540,7 @@ fn the_best_candidate_of_continuous_actions_is_selected() {
             acting: Acting::Select,
             action_low: vec![-1.0],
             action_high: vec![1.0],
+            action_unit: None,
             selector: Some(selector),
             about: PolicyAbout::new("test", 0, 0, "none"),
         })

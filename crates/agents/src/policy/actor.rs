@@ -91,13 +91,16 @@ impl Actor {
             let (Some(selector), Some(room)) = (policy.selector(), selection) else {
                 return Err(ActError::NoSelector);
             };
-            return selector.choose(policy, normalized, outputs, room, actions);
+            selector.choose(policy, normalized, outputs, room, actions)?;
+            policy.leave(actions);
+            return Ok(());
         }
         let each = outputs.chunks_exact(head.outputs()).zip(actions.chunks_exact_mut(width));
         for ((outputs, action), rng) in each.zip(rngs) {
             head.act(outputs, *acting, rng, action);
             policy.clip(action);
         }
+        policy.leave(actions);
         Ok(())
     }
 

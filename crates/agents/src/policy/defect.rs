@@ -48,6 +48,14 @@ pub enum PolicyError {
 /// What makes a policy, in memory or in a file, unusable.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PolicyDefect {
+    /// A unit of actions that is none.
+    #[error("action.half of dimension {dimension} is {half}; it must be above 0")]
+    ActionUnit {
+        /// The action's dimension.
+        dimension: usize,
+        /// What was found, action units.
+        half: f32,
+    },
     /// Not the format at all: wrong magic, cut short, overlapping tensors.
     #[error("not a safetensors file: {reason}; it may be damaged or of another kind")]
     NotSafetensors {

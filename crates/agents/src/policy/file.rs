@@ -8,8 +8,9 @@
 //! A policy with a [`Selector`] is of version 2 and has besides: in the description `selector`, with `network`, `costs`
 //! (`K`) and `candidates`, of the kind `drawn` (with `count`, `m`) or `likely` (with `threshold`); tensors
 //! `selector.network.<name>`, `selector.prices` `[K]`, and for drawn candidates `selector.draws` `[m, A, 2]` (quantile of
-//! the component, normal value), `selector.action.mean` and `selector.action.scale` `[A]`. All others are of version 1,
-//! the format's first, as they always were.
+//! the component, normal value), `selector.action.mean` and `selector.action.scale` `[A]`. A policy whose head counts actions
+//! in a unit of its own ([`ActionUnit`]), with a selector or without, is of version 3 and has tensors `action.middle` and
+//! `action.half` `[A]`. All others are of version 1, the format's first, as they always were.
 //!
 //! Files are not trusted: sizes are capped before anything is read or allocated, every shape is compared with the
 //! one the description implies, and every number must be finite. Fields or tensors that this version does not know
@@ -17,8 +18,8 @@
 
 use super::selector::MAX_CANDIDATES;
 use super::{
-    Acting, Candidates, Head, Normalizer, Policy, PolicyAbout, PolicyDefect, PolicyError, PolicyParts,
-    Selector,
+    Acting, ActionUnit, Candidates, Head, Normalizer, Policy, PolicyAbout, PolicyDefect, PolicyError,
+    PolicyParts, Selector,
 };
 use coptidice_nn::{Network, NetworkSpec};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
@@ -30,10 +31,13 @@ use std::path::Path;
 /// The metadata entry that makes a safetensors file a policy.
 pub const METADATA_KEY: &str = "coptidice.policy";
 
-/// The newest format, of policies with a selector; those without are written in the first. Both are read.
-pub const FORMAT_VERSION: u64 = 2;
+/// The newest format, of policies with a unit of actions; those that need it not are written in an older one. All are read.
+pub const FORMAT_VERSION: u64 = 3;
 
-/// The format of policies without a selector.
+/// The format of policies with a selector, and no unit of actions.
+const SELECTOR_VERSION: u64 = 2;
+
+/// The format of policies with neither.
 const FIRST_VERSION: u64 = 1;
 
 /// Largest file read: 1 GiB, 268 million parameters.
@@ -171,6 +175,15 @@ impl Policy {
             let dimensions = [head.action_width()];
             (reader.read("action.low", &dimensions)?, reader.read("action.high", &dimensions)?)
         };
+        let action_unit = if description.version == FORMAT_VERSION {
+            let dimensions = [head.action_width()];
+            Some(ActionUnit {
+                middle: reader.read("action.middle", &dimensions)?,
+                half: reader.read("action.half", &dimensions)?,
+            })
+        } else {
+            None
+        };
         let selector = match description.selector {
             Some(described) => Some(read_selector(described, head, &mut reader)?),
             None => None,
@@ -186,6 +199,7 @@ impl Policy {
             acting: description.acting,
             action_low,
             action_high,
+            action_unit,
             selector,
             about: description.about,
         })
@@ -204,7 +218,11 @@ impl Policy {
             },
         });
         let description = Description {
-            version: if selector.is_some() { FORMAT_VERSION } else { FIRST_VERSION },
+            version: match (self.action_unit(), &selector) {
+                (Some(_), _) => FORMAT_VERSION,
+                (None, Some(_)) => SELECTOR_VERSION,
+                (None, None) => FIRST_VERSION,
+            },
             selector,
             network: self.network().spec().clone(),
             head: self.head(),
@@ -224,6 +242,10 @@ impl Policy {
         if !self.head().is_discrete() {
             vectors.push(("action.low", self.action_low()));
             vectors.push(("action.high", self.action_high()));
+        }
+        if let Some(unit) = self.action_unit() {
+            vectors.push(("action.middle", &unit.middle));
+            vectors.push(("action.half", &unit.half));
         }
         vectors.extend(self.selector().into_iter().flat_map(Selector::vectors));
         vectors
@@ -250,7 +272,7 @@ fn parse_description(entry: &str) -> Result<Description, PolicyDefect> {
         return Err(PolicyDefect::UnknownVersion { found: version, supported: FORMAT_VERSION });
     }
     let description: Description = serde_json::from_str(entry).map_err(unreadable)?;
-    if description.selector.is_some() != (version == FORMAT_VERSION) {
+    if version != FORMAT_VERSION && description.selector.is_some() != (version == SELECTOR_VERSION) {
         let reason = format!("format {version} and a selector, or none, do not go together");
         return Err(PolicyDefect::Metadata { reason });
     }

@@ -1,6 +1,8 @@
 //! The policy: everything needed to act, checked once.
 
-use super::{ActError, Acting, ActionBatch, Actor, Head, Normalizer, PolicyAbout, PolicyDefect, Selector};
+use super::{
+    ActError, Acting, ActionBatch, ActionUnit, Actor, Head, Normalizer, PolicyAbout, PolicyDefect, Selector,
+};
 use coptidice_core::rng::{self, Rng};
 use coptidice_nn::{Network, Pool};
 use rayon::prelude::*;
@@ -28,6 +30,8 @@ pub struct PolicyParts {
     pub action_low: Vec<f32>,
     /// Upper bounds, `[A]`; empty for finitely many actions.
     pub action_high: Vec<f32>,
+    /// In what the head counts continuous actions; in the action's own units where there is none.
+    pub action_unit: Option<ActionUnit>,
     /// What [`Acting::Select`] selects by.
     pub selector: Option<Selector>,
     /// Where the policy comes from.
@@ -61,6 +65,13 @@ impl Policy {
         ];
         for (tensor, values, expected) in vectors {
             check_vector(&parts.network, "", tensor, values, expected)?;
+        }
+        if let Some(ActionUnit { middle, half }) = &parts.action_unit {
+            check_vector(&parts.network, "", "action.middle", middle, bounded)?;
+            check_vector(&parts.network, "", "action.half", half, bounded)?;
+            if let Some(dimension) = half.iter().position(|&half| half <= 0.0) {
+                return Err(PolicyDefect::ActionUnit { dimension, half: half[dimension] });
+            }
         }
         if let Some(column) = parts.normalizer.scale.iter().position(|&scale| scale <= 0.0) {
             return Err(PolicyDefect::Scale { column, scale: parts.normalizer.scale[column] });
@@ -120,6 +131,12 @@ impl Policy {
     #[must_use]
     pub fn action_high(&self) -> &[f32] {
         &self.parts.action_high
+    }
+
+    /// In what the head counts continuous actions; in the action's own units where there is none.
+    #[must_use]
+    pub fn action_unit(&self) -> Option<&ActionUnit> {
+        self.parts.action_unit.as_ref()
     }
 
     /// What [`Acting::Select`] selects by.
@@ -236,6 +253,18 @@ impl Policy {
         self.check_actions(actions, rows)?;
         let width = self.action_width();
         let mut values = vec![0.0; rows];
+        let inside;
+        let mut log_volume = 0.0;
+        let actions = match (actions, &self.parts.action_unit) {
+            (ActionBatch::Continuous(all), Some(unit)) => {
+                let mut all = all.to_vec();
+                unit.enter(&mut all);
+                inside = all;
+                log_volume = unit.half.iter().map(|half| half.ln()).sum::<f32>();
+                ActionBatch::Continuous(&inside)
+            }
+            (actions, _) => actions,
+        };
         self.for_chunks(observations, pool, |first, outputs| {
             let count = outputs.len() / self.head().outputs();
             let range = first..first + count;
@@ -247,6 +276,7 @@ impl Policy {
             };
             self.head().log_prob(outputs, chunk, &mut values[range], pool);
         })?;
+        values.iter_mut().for_each(|value| *value -= log_volume);
         Ok(values)
     }
 
@@ -268,11 +298,31 @@ impl Policy {
         Ok(values)
     }
 
-    /// Clips an action to the bounds; does nothing to an index.
+    /// Clips an action of the head to the bounds; does nothing to an index.
     pub(super) fn clip(&self, action: &mut [f32]) {
         let bounds = self.parts.action_low.iter().zip(&self.parts.action_high);
-        for (action, (&low, &high)) in action.iter_mut().zip(bounds) {
-            *action = action.clamp(low, high);
+        let Some(ActionUnit { middle, half }) = &self.parts.action_unit else {
+            for (action, (&low, &high)) in action.iter_mut().zip(bounds) {
+                *action = action.clamp(low, high);
+            }
+            return;
+        };
+        let units = middle.iter().zip(half);
+        for ((action, (&low, &high)), (&middle, &half)) in action.iter_mut().zip(bounds).zip(units) {
+            *action = action.clamp((low - middle) / half, (high - middle) / half);
+        }
+    }
+
+    /// Turns clipped actions of the head into actions, in the logged range.
+    pub(super) fn leave(&self, actions: &mut [f32]) {
+        let Some(unit) = &self.parts.action_unit else { return };
+        unit.leave(actions);
+        // What comes back from the range's ends may be beyond them by a rounding.
+        for action in actions.chunks_exact_mut(unit.middle.len()) {
+            let bounds = self.parts.action_low.iter().zip(&self.parts.action_high);
+            for (action, (&low, &high)) in action.iter_mut().zip(bounds) {
+                *action = action.clamp(low, high);
+            }
         }
     }
 

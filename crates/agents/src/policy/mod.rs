@@ -27,6 +27,7 @@ mod learned;
 mod mixture;
 mod normalizer;
 mod selector;
+mod unit;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -42,3 +43,4 @@ pub use learned::{Policy, PolicyParts};
 pub use normalizer::{Normalizer, NormalizerError};
 pub(crate) use selector::likely;
 pub use selector::{Candidates, MAX_CANDIDATES, Selector};
+pub use unit::ActionUnit;

@@ -1,7 +1,9 @@
 //! The policy file: what is written comes back, and hostile files are refused by name.
 
-use super::{mixed_blocks, mixture, random_policy, uniform};
-use crate::policy::{Acting, Head, METADATA_KEY, Policy, PolicyDefect, PolicyError};
+use super::{mixed_blocks, mixture, random_policy, selecting, uniform};
+use crate::policy::{
+    Acting, ActionBatch, ActionUnit, Head, METADATA_KEY, Policy, PolicyDefect, PolicyError, PolicyParts,
+};
 use coptidice_core::rng::stream;
 use coptidice_nn::{NnError, Pool};
 use proptest::prelude::*;
@@ -82,6 +84,54 @@ fn what_is_saved_comes_back() {
     assert_eq!(left, ["policy.safetensors"], "no temporary file stays behind");
 }
 
+/// With a unit, and with a unit and a selector: both come back, and act and weigh as before; a unit that is none does not.
+#[test]
+fn units_of_actions_come_back() {
+    let unit = ActionUnit { middle: vec![5000.0, -3.0], half: vec![200.0, 1e-4] };
+    let plain = continuous();
+    let pool = Pool::new(1).unwrap();
+    let observations = uniform(&mut stream(1, "observations", 0), -1.0, 1.0, 5 * 9);
+    for inner in [plain.clone(), selecting(&plain, 1, 6)] {
+        let parts = PolicyParts {
+            action_unit: Some(unit.clone()),
+            action_low: vec![4000.0, -3.0005],
+            action_high: vec![6000.0, -2.9995],
+            ..inner.to_parts()
+        };
+        let policy = Policy::new(parts).unwrap();
+        let bytes = policy.to_bytes().unwrap();
+        let back = Policy::from_bytes(&bytes).unwrap();
+        assert_eq!((back.action_unit(), back.to_bytes().unwrap()), (Some(&unit), bytes));
+        let actions = policy.act_batch(&observations, policy.acting(), 0, &pool).unwrap();
+        assert_eq!(actions, back.act_batch(&observations, policy.acting(), 0, &pool).unwrap());
+        assert!(
+            actions
+                .chunks(2)
+                .all(|a| (4000.0..=6000.0).contains(&a[0]) && (-3.0005..=-2.9995).contains(&a[1]))
+        );
+        assert!(actions.chunks(2).any(|a| a[0] != actions[0]), "they are not all at a bound");
+        // A density per unit of the action: that of the head over the widths.
+        let inside: Vec<f32> =
+            actions.chunks(2).flat_map(|a| [(a[0] - 5000.0) / 200.0, (a[1] + 3.0) / 1e-4]).collect();
+        let outside = policy.log_prob(&observations, ActionBatch::Continuous(&actions), &pool).unwrap();
+        let of_head = plain.log_prob(&observations, ActionBatch::Continuous(&inside), &pool).unwrap();
+        for (outside, of_head) in outside.iter().zip(of_head) {
+            assert!((outside + (200.0_f32 * 1e-4).ln() - of_head).abs() < 1e-4, "{outside} {of_head}");
+        }
+        let none = ActionUnit { half: vec![200.0, 0.0], ..unit.clone() };
+        let parts = PolicyParts { action_unit: Some(none), ..policy.to_parts() };
+        assert!(matches!(Policy::new(parts), Err(PolicyDefect::ActionUnit { dimension: 1, .. })));
+        let short = ActionUnit { middle: vec![0.0], half: vec![1.0] };
+        let parts = PolicyParts { action_unit: Some(short), ..policy.to_parts() };
+        assert!(matches!(Policy::new(parts), Err(PolicyDefect::TensorShape { .. })));
+    }
+    let parts = PolicyParts { action_unit: Some(unit), ..discrete().to_parts() };
+    assert!(
+        matches!(Policy::new(parts), Err(PolicyDefect::TensorShape { .. })),
+        "of what there are finitely many"
+    );
+}
+
 #[test]
 fn errors_name_the_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -123,8 +173,8 @@ fn files_of_another_kind_are_refused() {
         let bytes = taken.with_entry(METADATA_KEY, entry);
         assert!(matches!(refused(&bytes), PolicyDefect::Metadata { .. }), "{entry}");
     }
-    let future = taken.with_entry(METADATA_KEY, "{\"version\":3,\"attention\":true}");
-    assert_eq!(refused(&future), PolicyDefect::UnknownVersion { found: 3, supported: 2 });
+    let future = taken.with_entry(METADATA_KEY, "{\"version\":4,\"attention\":true}");
+    assert_eq!(refused(&future), PolicyDefect::UnknownVersion { found: 4, supported: 3 });
 }
 
 #[test]

@@ -58,6 +58,7 @@ pub(crate) fn random_policy(observation: usize, blocks: Vec<BlockSpec>, head: He
         acting: Acting::Mean,
         action_low: uniform(&mut rng, -0.6, -0.1, bounded),
         action_high: uniform(&mut rng, 0.1, 0.6, bounded),
+        action_unit: None,
         selector: None,
         about,
     })
