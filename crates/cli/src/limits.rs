@@ -4,6 +4,8 @@ use clap::{Args, ValueEnum};
 use coptidice_agents::config::RawLimit;
 use coptidice_core::LimitUnit;
 
+use crate::failure::Failure;
+
 /// The flags that give cost limits.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct LimitFlags {
@@ -34,9 +36,30 @@ impl From<Unit> for LimitUnit {
 }
 
 impl LimitFlags {
-    /// Whether no limit was given.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.limit.is_empty()
+    /// Lays these limits over those of a configuration: each replaces the one of its cost, whose horizon it keeps where both
+    /// are per episode, and the others stay.
+    pub(crate) fn lay_over(&self, limits: &mut Vec<RawLimit>) -> Result<(), Failure> {
+        let given = self.raw();
+        // One without a name is of the only cost there is; where it is to replace one of several, nobody knows which.
+        let unnamed = given.iter().any(|limit| limit.cost.is_none());
+        if unnamed && limits.len() > 1 {
+            return Err(Failure::usage(
+                format!("--limit names no cost, and the configuration has {} limits", limits.len()),
+                "name the cost, as in --limit COST=VALUE",
+            ));
+        }
+        let configured = std::mem::take(limits);
+        let replaces = |new: &RawLimit, old: &RawLimit| {
+            new.cost.is_none() || old.cost.is_none() && given.len() == 1 || new.cost == old.cost
+        };
+        limits.extend(configured.iter().filter(|old| !given.iter().any(|new| replaces(new, old))).cloned());
+        for new in &given {
+            let old = configured.iter().find(|old| replaces(new, old));
+            let horizon = old.filter(|old| old.unit == new.unit).and_then(|old| old.horizon);
+            let cost = new.cost.clone().or_else(|| old.and_then(|old| old.cost.clone()));
+            limits.push(RawLimit { cost, horizon, ..new.clone() });
+        }
+        Ok(())
     }
 
     /// The limits as a configuration writes them.
@@ -64,7 +87,50 @@ fn parse_limit(text: &str) -> Result<(Option<String>, f64), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_limit;
+    use super::*;
+    use coptidice_agents::config::RawHorizon;
+
+    fn flags(limit: &[(Option<&str>, f64)], unit: Unit) -> LimitFlags {
+        let limit = limit.iter().map(|&(cost, value)| (cost.map(str::to_owned), value)).collect();
+        LimitFlags { limit, limit_unit: Some(unit) }
+    }
+
+    #[test]
+    fn limits_on_the_command_line_replace_those_of_their_costs() {
+        let limit = |cost: Option<&str>, limit, unit, horizon| RawLimit {
+            cost: cost.map(str::to_owned),
+            limit,
+            unit: Some(unit),
+            horizon,
+        };
+        let five = Some(RawHorizon::Steps(5.0));
+        let configured = || {
+            vec![
+                limit(Some("a"), 6.0, LimitUnit::Episode, five),
+                limit(Some("b"), 0.6, LimitUnit::Step, None),
+            ]
+        };
+        let laid = |given: &LimitFlags, mut limits: Vec<RawLimit>| {
+            given.lay_over(&mut limits).is_ok().then_some(limits)
+        };
+        assert_eq!(laid(&LimitFlags::default(), configured()), Some(configured()));
+        let other = flags(&[(Some("a"), 3.0)], Unit::Episode);
+        let expected = vec![
+            limit(Some("b"), 0.6, LimitUnit::Step, None),
+            limit(Some("a"), 3.0, LimitUnit::Episode, five),
+        ];
+        assert_eq!(laid(&other, configured()), Some(expected), "the other limit and the horizon stay");
+        let per_step = laid(&flags(&[(Some("a"), 0.1)], Unit::Step), configured()).expect("a has a name");
+        assert_eq!(per_step[1], limit(Some("a"), 0.1, LimitUnit::Step, None), "a horizon is of totals");
+        assert_eq!(laid(&flags(&[(None, 0.1)], Unit::Step), configured()), None, "of which of the two?");
+        let only = vec![limit(Some("a"), 6.0, LimitUnit::Episode, five)];
+        let expected = vec![limit(Some("a"), 0.1, LimitUnit::Step, None)];
+        assert_eq!(laid(&flags(&[(None, 0.1)], Unit::Step), only), Some(expected));
+        let unnamed = vec![limit(None, 6.0, LimitUnit::Episode, five)];
+        let expected = vec![limit(Some("a"), 3.0, LimitUnit::Episode, five)];
+        assert_eq!(laid(&other, unnamed), Some(expected));
+        assert_eq!(laid(&flags(&[(None, 0.1)], Unit::Step), Vec::new()).map(|limits| limits.len()), Some(1));
+    }
 
     #[test]
     fn limits_are_read_with_and_without_a_name() {

@@ -1,7 +1,7 @@
 //! Short words on a terminal about what a command found.
 
 use coptidice_agents::TrainConfig;
-use coptidice_core::{LimitUnit, ProcessReading};
+use coptidice_core::{CostLimit, LimitUnit, ProcessReading};
 use coptidice_report::number::counted;
 use coptidice_sim::Evaluation;
 
@@ -30,6 +30,14 @@ pub(crate) fn print_training(run: &RunDirectory, config: &TrainConfig) -> Done {
                 .map_or(String::new(), |lambda| format!(", lambda {lambda:.3}"));
             let unit = if found.per_episode { LimitUnit::Episode } else { LimitUnit::Step };
             line(&format!("  estimated cost per {unit} {:.4}{bound}{lambda}", found.estimate))?;
+            if config.algo.keeps_limits() && found.exceeds(limit) {
+                line(&format!(
+                    "warning: what the dual holds to the limit of {} is over it by more than {}%: it has not settled; \
+                     train longer, or, where only the upper bound is over, lower epsilon",
+                    limit.cost,
+                    100.0 * DualCost::SETTLED
+                ))?;
+            }
         }
     }
     // Where terminals end a discounted process the mass after them is missing, nobody knows how much.
@@ -82,12 +90,16 @@ pub(crate) fn print_evaluation(evaluation: &Evaluation) -> Done {
     line(&format!("return {:.2}{}", evaluation.return_mean, plus_minus(evaluation.return_stderr)))?;
     for cost in &evaluation.costs {
         line(&format!(
-            "{}: {:.4}{} per step, {:.2}{} per episode; {:.0}% of episodes over the limit; {}",
+            "{}: {:.4}{} per step, {:.2}{} per episode; limit {}; {:.0}% of episodes over it; {}",
             cost.name,
             cost.per_step,
             plus_minus(cost.per_step_stderr),
             cost.per_episode,
             plus_minus(cost.per_episode_stderr),
+            match cost.limit {
+                CostLimit::PerStep { limit } => format!("{limit} per step"),
+                CostLimit::PerEpisode { limit, .. } => format!("{limit} per episode"),
+            },
             100.0 * cost.share_over_limit,
             if cost.within_limit { "mean within the limit" } else { "mean OVER the limit" }
         ))?;

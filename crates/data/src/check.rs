@@ -333,9 +333,18 @@ impl Checker<'_> {
             let name = component_name(&self.log.action_names, "actions", component, *dim);
             self.report_scan(&name, scan);
         }
-        if scans.iter().all(|scan| scan.non_finite.count == 0)
-            && scans.iter().enumerate().all(|(component, scan)| self.is_smooth(values, component, *dim, scan))
-        {
+        if scans.iter().any(|scan| scan.non_finite.count > 0) {
+            return;
+        }
+        // An actuator that is not in use says nothing of the others.
+        let mut moved = scans.iter().enumerate().filter(|(_, scan)| scan.low < scan.high).peekable();
+        if moved.peek().is_none() {
+            if self.log.len() as u64 >= ENOUGH_CHANGES {
+                let message =
+                    "the same action was taken in every row: nothing tells what another would lead to";
+                self.problems.push(Problem::new(ProblemCode::NoExploration, message).column("actions"));
+            }
+        } else if moved.all(|(component, scan)| self.is_smooth(values, component, *dim, scan)) {
             let message = format!(
                 "actions change smoothly from step to step, by chance no more than {}% of their range: where logged \
                  policies never tried anything but their choice, nothing tells what else would lead to, neither a \

@@ -78,7 +78,7 @@ codes! {
     ConstantObservation = "constant-observation", Warning;
     /// The only observation component may hold ids of states, which are read as one real number.
     StateIds = "state-ids", Warning;
-    /// Continuous actions follow from one another without chance.
+    /// Continuous actions that never vary, or follow from one another without chance.
     NoExploration = "no-exploration", Warning;
     /// A cost is zero in every row.
     ZeroCost = "zero-cost", Warning;

@@ -440,19 +440,22 @@ fn ids_of_states_are_remarked() {
 #[test]
 fn actions_without_noise_are_remarked() {
     let rows = 600_usize;
-    let bench = |action: &dyn Fn(usize) -> f32| {
+    let with = |action: &dyn Fn(usize) -> f32, idle: &[f32]| {
         let directory = tempfile::tempdir().unwrap();
         let put = |name: &str, values: Vec<f32>| {
-            write_npy(&directory.path().join(format!("{name}.npy")), &Npy::F32(values), Some(1));
+            let width = Some(values.len() / rows);
+            write_npy(&directory.path().join(format!("{name}.npy")), &Npy::F32(values), width);
         };
         put("observations", (0..rows).map(|row| row as f32).collect());
-        put("actions", (0..rows).map(action).collect());
+        let of_row = |row| std::iter::once(action(row)).chain(idle.iter().copied());
+        put("actions", (0..rows).flat_map(of_row).collect());
         put("rewards", vec![1.0; rows]);
         let ends = Npy::Bool((0..rows).map(|row| row % 100 == 99).collect());
         write_npy(&directory.path().join("timeouts.npy"), &ends, None);
         let log = validate(directory.path(), &ReadOptions::default(), &CheckOptions::default()).unwrap();
         codes(&log).contains(&ProblemCode::NoExploration)
     };
+    let bench = |action: &dyn Fn(usize) -> f32| with(action, &[]);
     let wave = |row: usize| (row as f32 / 12.0).sin();
     let noise = |row: usize| ((row * 7919 + 13) % 101) as f32 / 101.0 - 0.5;
     assert!(bench(&wave));
@@ -460,9 +463,11 @@ fn actions_without_noise_are_remarked() {
     assert!(bench(&|row| wave(row) + 0.005 * noise(row)));
     assert!(!bench(&|row| wave(row) + 0.3 * noise(row)));
     assert!(!bench(&|row| wave(row / 2) + 0.3 * noise(row / 2)));
-    // Two actions by turns, and one that never changes: of these nothing is said.
+    // Of two actions by turns nothing is said.
     assert!(!bench(&|row| f32::from(row % 2 == 0)));
-    assert!(!bench(&|_| 0.5));
+    // An actuator that stands still changes nothing, and where all do there is nothing to learn from.
+    assert!(with(&wave, &[0.3]) && !with(&|row| wave(row) + 0.3 * noise(row), &[0.3, 0.0]));
+    assert!(bench(&|_| 0.5) && with(&|_| 0.5, &[0.3]));
 }
 
 #[test]

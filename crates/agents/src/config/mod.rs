@@ -401,6 +401,16 @@ impl LogFacts {
     }
 }
 
+/// What costs there are to choose from.
+fn known_costs(known: &[String]) -> String {
+    if known.is_empty() {
+        "the log has no column that is taken for a cost: name one when reading it (--cost), or add one"
+            .to_owned()
+    } else {
+        format!("it has {}: name one", known.join(", "))
+    }
+}
+
 /// A configuration that cannot be used.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -441,7 +451,7 @@ pub enum ConfigError {
         algo: Algorithm,
     },
     /// The log has no such cost.
-    #[error("the log has no cost {name:?}; it has {known:?}")]
+    #[error("the log has no cost {name:?}; {}", known_costs(known))]
     UnknownCost {
         /// The name that was given.
         name: String,
@@ -449,7 +459,7 @@ pub enum ConfigError {
         known: Vec<String>,
     },
     /// A limit does not say to which of several costs it belongs.
-    #[error("limit {limit} does not name its cost, and the log has {known:?}; name one")]
+    #[error("limit {limit} does not name its cost; {}", known_costs(known))]
     UnnamedCost {
         /// The limit that was given.
         limit: f64,

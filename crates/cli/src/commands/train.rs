@@ -8,8 +8,8 @@ use coptidice_agents::{RawConfig, TrainConfig, TrainOutcome};
 use crate::failure::{Done, Failure};
 use crate::limits::LimitFlags;
 use crate::logs::LogFlags;
-use crate::pages::PolicyPicture;
-use crate::run_directory::RunDirectory;
+use crate::pages::{DualCost, DualEstimates, PolicyPicture};
+use crate::run_directory::{LimitEntry, RunDirectory};
 use crate::training::{Job, stop_on_interrupt, train};
 
 /// Flags of `train`.
@@ -94,9 +94,7 @@ impl Train {
         if let Some(name) = &self.algo {
             raw.algo = Some(name.parse().map_err(|error| Failure::input(&error))?);
         }
-        if !self.limits.is_empty() {
-            raw.limits = self.limits.raw();
-        }
+        self.limits.lay_over(&mut raw.limits)?;
         raw.steps = self.steps.or(raw.steps);
         raw.seed = self.seed.or(raw.seed);
         raw.threads = self.threads.or(raw.threads);
@@ -106,14 +104,28 @@ impl Train {
 
 /// Refuses a policy of an algorithm that keeps limits where the log says of it that it does not.
 fn may_be_deployed(run: &RunDirectory, config: &TrainConfig) -> Done {
-    let Some(picture) = PolicyPicture::of(run)?.filter(|_| config.algo.keeps_limits()) else { return Ok(()) };
-    let over = picture.over_limit(&run.manifest()?.limits);
+    if !config.algo.keeps_limits() {
+        return Ok(());
+    }
+    let limits = run.manifest()?.limits;
+    let picture = PolicyPicture::of(run)?.filter(|picture| !picture.ways.is_empty());
+    let (over, whose) = match picture {
+        Some(picture) => (picture.over_limit(&limits), "its"),
+        // Nothing is known of the policy itself.
+        None => {
+            let (history, dual) = (run.history()?, DualEstimates::of(run)?);
+            let exceeds = |limit: &&LimitEntry| {
+                DualCost::of(limit, &history, dual.as_ref()).is_some_and(|cost| cost.estimate_exceeds(limit))
+            };
+            (limits.iter().filter(exceeds).map(|limit| limit.cost.clone()).collect(), "the dual's")
+        }
+    };
     if over.is_empty() {
         return Ok(());
     }
     eprintln!(
-        "the policy is not one to deploy: by its estimate it exceeds the limit of {}. It lies in the run's directory \
-         beside what is known of it; raise the limit, train longer, or raise epsilon or caution",
+        "the policy is not one to deploy: by {whose} estimate it exceeds the limit of {}. It lies in the run's directory \
+         beside what is known of it; train longer, raise epsilon or caution, or raise the limit",
         over.join(", ")
     );
     Err(Failure::DoNotDeploy)

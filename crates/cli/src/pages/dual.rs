@@ -39,6 +39,21 @@ pub(crate) struct DualCost {
 }
 
 impl DualCost {
+    /// By what share of a limit a dual that has settled may be seen above it, in means over batches.
+    pub(crate) const SETTLED: f64 = 0.1;
+
+    /// Whether the cost, or its upper bound where one was computed, is over the limit by more than that.
+    pub(crate) fn exceeds(&self, limit: &LimitEntry) -> bool {
+        let value = if self.per_episode { limit.per_episode } else { limit.per_step };
+        let held = self.upper_bound.map_or(self.estimate, |bound| bound.max(self.estimate));
+        held > value + Self::SETTLED * value.abs()
+    }
+
+    /// Whether the cost itself is.
+    pub(crate) fn estimate_exceeds(&self, limit: &LimitEntry) -> bool {
+        DualCost { upper_bound: None, ..*self }.exceeds(limit)
+    }
+
     /// From a run's metrics near its end; where the constraint is on an episode's total, from `dual`, which knows totals, and
     /// the metrics' distance of the bound from the cost.
     pub(crate) fn of(limit: &LimitEntry, history: &History, dual: Option<&DualEstimates>) -> Option<Self> {
