@@ -105,7 +105,7 @@ class Reference:
             np.broadcast_to(values[:, None], exceeds.shape), component, axis=-1
         )[..., 0]
         candidates = pick(locations) + pick(scales) * normals
-        candidates = np.clip(candidates, self.tensors["action.low"], self.tensors["action.high"])
+        candidates = np.clip(candidates, *self.bounds_of_head())
         mapped = (candidates - self.tensors["selector.action.mean"]) * self.tensors["selector.action.scale"]
         repeated = np.repeat(normalized[:, None], len(normals), axis=1)
         worth = self.worth(np.concatenate([repeated, mapped], axis=2))[..., 0]
@@ -135,14 +135,26 @@ class Reference:
         if acting == "select":
             scales = np.logaddexp(0, raw_scales) + self.head["min_scale"]
             action, certain = self.select(normalized, logits, locations, scales)
-            return action, None, certain
+            return self.leave(action), None, certain
         if acting == "mode":
             action = np.take_along_axis(locations, logits.argmax(axis=2)[..., None], axis=2)[..., 0]
             certain = decided(logits).all(axis=1)
         else:
             action = (softmax(logits) * locations).sum(axis=2)
             certain = np.ones(rows, bool)
-        return np.clip(action, self.tensors["action.low"], self.tensors["action.high"]), None, certain
+        return self.leave(action), None, certain
+
+    def unit(self):
+        """What an action of the head is outside: middle + half u."""
+        return self.tensors.get("action.middle", 0.0), self.tensors.get("action.half", 1.0)
+
+    def bounds_of_head(self):
+        middle, half = self.unit()
+        return [(self.tensors[bound] - middle) / half for bound in ("action.low", "action.high")]
+
+    def leave(self, action):
+        middle, half = self.unit()
+        return np.clip(middle + half * action, self.tensors["action.low"], self.tensors["action.high"])
 
 
 def decided(values):
@@ -185,7 +197,9 @@ def check(folder):
     single = np.concatenate([session.run(None, {"observation": row[None]})[0] for row in observation[:8]])
     pairs.append((single, action[:8]))
     rows = [certain[: len(result)] for result, _ in pairs]
-    differences = [np.abs(r[c] - t[c]).max(initial=0.0) for (r, t), c in zip(pairs, rows)]
+    # Of actions in units of their own, in these.
+    half = reference.unit()[1]
+    differences = [np.abs((r[c] - t[c]) / half).max(initial=0.0) for (r, t), c in zip(pairs, rows)]
     return max(differences), int((~certain).sum())
 
 

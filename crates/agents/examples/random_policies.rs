@@ -10,7 +10,7 @@
 
 use coptidice_agents::export::{exported_acting, save_onnx};
 use coptidice_agents::policy::{
-    Acting, Candidates, Head, Normalizer, Policy, PolicyAbout, PolicyParts, Selector,
+    Acting, ActionUnit, Candidates, Head, Normalizer, Policy, PolicyAbout, PolicyParts, Selector,
 };
 use coptidice_core::rng::{Rng, stream};
 use coptidice_nn::{Activation, BlockSpec, Network, NetworkSpec, Pool};
@@ -84,6 +84,13 @@ fn random(
         *param += 0.02 * (rng.random::<f32>() - 0.5);
     }
     let bounded = if head.is_discrete() { 0 } else { head.action_width() };
+    // Those that draw from several components count their actions in a unit of their own.
+    let outside =
+        if matches!(head, Head::Mixture { components, .. } if components > 1) { 1000.0 } else { 1.0 };
+    let action_unit = (outside > 1.0).then(|| ActionUnit {
+        middle: uniform(&mut rng, -100.0, 100.0, bounded),
+        half: vec![outside; bounded],
+    });
     let selector = match acting {
         Acting::Select => Some(selector(observation, blocks, head, &mut rng)?),
         _ => None,
@@ -97,9 +104,9 @@ fn random(
             scale: uniform(&mut rng, 0.5, 2.0, observation),
         },
         acting,
-        action_low: uniform(&mut rng, -1.0, -0.5, bounded),
-        action_high: uniform(&mut rng, 0.5, 1.0, bounded),
-        action_unit: None,
+        action_low: uniform(&mut rng, -1.0, -0.5, bounded).iter().map(|low| outside * low).collect(),
+        action_high: uniform(&mut rng, 0.5, 1.0, bounded).iter().map(|high| outside * high).collect(),
+        action_unit,
         selector,
         about: PolicyAbout::new("random", 1, 0, "none"),
     })?)

@@ -18,7 +18,8 @@ use sha2::{Digest as _, Sha256};
 use crate::config::TrainConfig;
 use crate::learner::{Resumable, StateMut};
 
-const FORMAT: u32 = 1;
+/// 2: parameters are of actions in units of their own, and of costs scaled with their credits.
+const FORMAT: u32 = 2;
 const TENSORS: &str = "state.safetensors";
 const STATE: &str = "state.json";
 const PREFIX: &str = "step-";

@@ -448,7 +448,7 @@ fn damage_and_other_inputs_are_refused_with_their_reason() {
     }
     let state = newest.join("state.json");
     let text = std::fs::read_to_string(&state).unwrap();
-    std::fs::write(&state, text.replace("\"format\": 1", "\"format\": 9")).unwrap();
+    std::fs::write(&state, text.replace("\"format\": 2", "\"format\": 9")).unwrap();
     let newer = resume(&config, &data, ignored);
     assert!(matches!(newer, Err(TrainError::Checkpoint(CheckpointError::Format { found: 9, .. }))));
     for step in [8, 16, 24] {

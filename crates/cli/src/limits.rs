@@ -52,13 +52,19 @@ impl LimitFlags {
         let replaces = |new: &RawLimit, old: &RawLimit| {
             new.cost.is_none() || old.cost.is_none() && given.len() == 1 || new.cost == old.cost
         };
-        limits.extend(configured.iter().filter(|old| !given.iter().any(|new| replaces(new, old))).cloned());
-        for new in &given {
-            let old = configured.iter().find(|old| replaces(new, old));
-            let horizon = old.filter(|old| old.unit == new.unit).and_then(|old| old.horizon);
-            let cost = new.cost.clone().or_else(|| old.and_then(|old| old.cost.clone()));
-            limits.push(RawLimit { cost, horizon, ..new.clone() });
+        // In their places, and new ones after them.
+        for old in &configured {
+            let mut new = given.iter().filter(|new| replaces(new, old)).peekable();
+            if new.peek().is_none() {
+                limits.push(old.clone());
+            }
+            limits.extend(new.map(|new| RawLimit {
+                cost: new.cost.clone().or_else(|| old.cost.clone()),
+                horizon: old.horizon.filter(|_| old.unit == new.unit),
+                ..new.clone()
+            }));
         }
+        limits.extend(given.iter().filter(|new| !configured.iter().any(|old| replaces(new, old))).cloned());
         Ok(())
     }
 
@@ -116,12 +122,12 @@ mod tests {
         assert_eq!(laid(&LimitFlags::default(), configured()), Some(configured()));
         let other = flags(&[(Some("a"), 3.0)], Unit::Episode);
         let expected = vec![
-            limit(Some("b"), 0.6, LimitUnit::Step, None),
             limit(Some("a"), 3.0, LimitUnit::Episode, five),
+            limit(Some("b"), 0.6, LimitUnit::Step, None),
         ];
         assert_eq!(laid(&other, configured()), Some(expected), "the other limit and the horizon stay");
         let per_step = laid(&flags(&[(Some("a"), 0.1)], Unit::Step), configured()).expect("a has a name");
-        assert_eq!(per_step[1], limit(Some("a"), 0.1, LimitUnit::Step, None), "a horizon is of totals");
+        assert_eq!(per_step[0], limit(Some("a"), 0.1, LimitUnit::Step, None), "a horizon is of totals");
         assert_eq!(laid(&flags(&[(None, 0.1)], Unit::Step), configured()), None, "of which of the two?");
         let only = vec![limit(Some("a"), 6.0, LimitUnit::Episode, five)];
         let expected = vec![limit(Some("a"), 0.1, LimitUnit::Step, None)];

@@ -215,7 +215,7 @@ fn compose(run: &RunDirectory) -> Result<(Report, Option<String>), Failure> {
             estimated.as_ref(),
             evaluation.as_ref(),
         ));
-    for (label, value, note) in key_figures(&history) {
+    for (label, value, note) in key_figures(&history, DualEstimates::of(run)?.as_ref()) {
         report = report.key_figure(label, value, note);
     }
     let comparison: Option<Comparison> =
@@ -320,15 +320,15 @@ fn process(manifest: &Manifest) -> String {
     }
 }
 
-/// The metric's mean over the last tenth of the run: a single batch is noise.
+/// The metric's mean over the last tenth of the steps in which it moved: a single batch is noise, and while the policy
+/// trains alone the figures of the dual's last batch stand still.
 pub(crate) fn late(history: &History, name: &str) -> Option<f64> {
-    let last = history.last_step()?;
-    let values: Vec<f64> = history
-        .series(name)
-        .into_iter()
-        .filter(|(step, _)| step.saturating_mul(10) >= last.saturating_mul(9))
-        .map(|(_, value)| value)
-        .collect();
+    let series = history.series(name);
+    let (_, last) = series.last()?;
+    let standing = series.iter().rev().take_while(|(_, value)| value.to_bits() == last.to_bits()).count();
+    let (end, _) = series[series.len() - standing];
+    let recent = |step: u64| step <= end && step.saturating_mul(10) >= end.saturating_mul(9);
+    let values: Vec<f64> = series.iter().filter(|(step, _)| recent(*step)).map(|&(_, value)| value).collect();
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
@@ -399,12 +399,11 @@ fn verdict(
     verdict
 }
 
-fn key_figures(history: &History) -> Vec<(String, String, String)> {
+fn key_figures(history: &History, dual: Option<&DualEstimates>) -> Vec<(String, String, String)> {
     let mut cards = Vec::new();
-    let mass = late(history, "w/mean").unwrap_or(1.0);
     let show = |value: f64| format!("{value:.4}");
-    if let Some(reward) = late(history, "reward") {
-        cards.push(("reward per step".to_owned(), show(reward / mass), "the dual's estimate".to_owned()));
+    if let Some(reward) = DualEstimates::reward(dual, history) {
+        cards.push(("reward per step".to_owned(), show(reward), "the dual's estimate".to_owned()));
     }
     for name in history.names() {
         if let (Some(cost), Some(value)) = (name.strip_prefix("lambda/"), late(history, name)) {

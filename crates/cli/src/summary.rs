@@ -15,13 +15,13 @@ pub(crate) fn print_training(run: &RunDirectory, config: &TrainConfig) -> Done {
     let manifest = run.manifest()?;
     let history = run.history()?;
     line(&format!("{} trained for {} steps; policy in {}", config.algo, config.steps, run.root().display()))?;
-    let mass = late(&history, "w/mean").unwrap_or(1.0);
-    // Behaviour cloning has no figures of its own.
-    let reward = late(&history, "reward");
-    if let Some(reward) = reward {
-        line(&format!("estimated reward per step: {:.4}", reward / mass))?;
-    }
     let dual = DualEstimates::of(run)?;
+    let mass = dual.as_ref().map_or_else(|| late(&history, "w/mean").unwrap_or(1.0), |dual| dual.mean_weight);
+    // Behaviour cloning has no figures of its own.
+    let reward = DualEstimates::reward(dual.as_ref(), &history);
+    if let Some(reward) = reward {
+        line(&format!("estimated reward per step: {reward:.4}"))?;
+    }
     for limit in &manifest.limits {
         line(&format!("limit of {}: {}", limit.cost, limit.readings()))?;
         if let Some(found) = DualCost::of(limit, &history, dual.as_ref()) {
@@ -32,10 +32,9 @@ pub(crate) fn print_training(run: &RunDirectory, config: &TrainConfig) -> Done {
             line(&format!("  estimated cost per {unit} {:.4}{bound}{lambda}", found.estimate))?;
             if config.algo.keeps_limits() && found.exceeds(limit) {
                 line(&format!(
-                    "warning: what the dual holds to the limit of {} is over it by more than {}%: it has not settled; \
-                     train longer, or, where only the upper bound is over, lower epsilon",
-                    limit.cost,
-                    100.0 * DualCost::SETTLED
+                    "warning: what the dual holds to the limit of {} is well over it: it has not settled; train longer, \
+                     or, where only the upper bound is over, lower epsilon",
+                    limit.cost
                 ))?;
             }
         }

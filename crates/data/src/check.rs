@@ -344,7 +344,11 @@ impl Checker<'_> {
                     "the same action was taken in every row: nothing tells what another would lead to";
                 self.problems.push(Problem::new(ProblemCode::NoExploration, message).column("actions"));
             }
-        } else if moved.all(|(component, scan)| self.is_smooth(values, component, *dim, scan)) {
+            return;
+        }
+        let found: Vec<bool> =
+            moved.filter_map(|(component, scan)| self.is_smooth(values, component, *dim, scan)).collect();
+        if !found.is_empty() && found.iter().all(|&smooth| smooth) {
             let message = format!(
                 "actions change smoothly from step to step, by chance no more than {}% of their range: where logged \
                  policies never tried anything but their choice, nothing tells what else would lead to, neither a \
@@ -359,8 +363,8 @@ impl Checker<'_> {
     /// Whether an action component has next to no noise. Second differences of a smooth course vanish as steps get
     /// short; those of white noise of deviation σ have deviation √6 σ, whatever the course (Gasser, Sroka and
     /// Jennen-Steinmetz 1986), and in half of all places a magnitude above .6745 of that. Actions that are held for some
-    /// steps count once; where fewer than [`ENOUGH_CHANGES`] places are left nothing is said.
-    fn is_smooth(&self, values: &[f32], component: usize, dim: usize, scan: &Scan) -> bool {
+    /// steps count once; `None` where fewer than [`ENOUGH_CHANGES`] places are left.
+    fn is_smooth(&self, values: &[f32], component: usize, dim: usize, scan: &Scan) -> Option<bool> {
         let half_range = 0.5 * (f64::from(scan.high) - f64::from(scan.low));
         let least = 0.6745 * 6.0_f64.sqrt() * LEAST_NOISE * half_range;
         let (mut places, mut above) = (0_u64, 0_u64);
@@ -379,7 +383,7 @@ impl Checker<'_> {
                 held = [held[1], Some(value)];
             }
         }
-        places >= ENOUGH_CHANGES && 2 * above < places
+        (places >= ENOUGH_CHANGES).then_some(2 * above < places)
     }
 
     /// Scans the column that `value` gives.

@@ -468,6 +468,7 @@ fn actions_without_noise_are_remarked() {
     // An actuator that stands still changes nothing, and where all do there is nothing to learn from.
     assert!(with(&wave, &[0.3]) && !with(&|row| wave(row) + 0.3 * noise(row), &[0.3, 0.0]));
     assert!(bench(&|_| 0.5) && with(&|_| 0.5, &[0.3]));
+    assert!(!bench(&|row| f32::from(row > 300)), "one change tells nothing");
 }
 
 #[test]

@@ -165,7 +165,8 @@ pub struct Selection {
 pub struct Networks {
     /// Gaussians per action dimension of a continuous policy; a discrete one has none.
     pub mixture_components: usize,
-    /// Smallest standard deviation of a Gaussian, action units.
+    /// Smallest standard deviation of a Gaussian, action units; those of [`crate::policy::ActionUnit`] where actions have
+    /// one.
     pub min_scale: f32,
     /// Blocks of `nu` and of `chi`.
     pub value: Vec<BlockSpec>,

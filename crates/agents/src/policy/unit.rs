@@ -14,24 +14,27 @@ pub struct ActionUnit {
 }
 
 /// Halves between these, and middles up to the latter, are learned as they are.
-const ORDINARY: std::ops::RangeInclusive<f64> = 0.1..=10.0;
+const ORDINARY: std::ops::RangeInclusive<f64> = 0.25..=5.0;
+/// Share of the rows on either side that a size is not measured by: a few values far out would make all others one.
+const TAIL: f64 = 0.05;
 
 impl ActionUnit {
-    /// That of logged actions, `[N, A]`: mean and two standard deviations of every component that is not of ordinary size,
-    /// 0 and 1 of the others; none where all are of ordinary size.
+    /// That of logged actions, `[N, A]`: of every component that is not of ordinary size the median, and half of what nine
+    /// tenths of its values span (two standard deviations where that is nothing); 0 and 1 of the others; none where all
+    /// are of ordinary size.
     pub(crate) fn of(actions: &[f32], dim: usize) -> Option<Self> {
-        let rows = (actions.len() / dim.max(1)) as f64;
+        let mut values = Vec::with_capacity(actions.len() / dim.max(1));
         let mut unit = ActionUnit { middle: vec![0.0; dim], half: vec![1.0; dim] };
         for i in 0..dim {
-            let values = || actions.iter().skip(i).step_by(dim).map(|&a| f64::from(a));
-            let mean = values().sum::<f64>() / rows;
-            let half = 2.0 * (values().map(|a| (a - mean).powi(2)).sum::<f64>() / rows).sqrt();
-            let far = mean.abs() > *ORDINARY.end() || mean.abs() > ORDINARY.end() * half && half > 0.0;
+            values.clear();
+            values.extend(actions.iter().skip(i).step_by(dim).copied());
+            let (middle, half) = size(&mut values);
+            let far = middle.abs() > *ORDINARY.end() || middle.abs() > ORDINARY.end() * half && half > 0.0;
             // One that never changes has no size of its own.
             let odd = half > 0.0 && !ORDINARY.contains(&half);
             let in_single = half as f32;
-            if (far || odd) && mean.is_finite() && in_single.is_finite() {
-                unit.middle[i] = mean as f32;
+            if (far || odd) && middle.is_finite() && in_single.is_finite() {
+                unit.middle[i] = middle as f32;
                 unit.half[i] = if in_single > 0.0 { in_single } else { 1.0 };
             }
         }
@@ -58,6 +61,23 @@ impl ActionUnit {
     }
 }
 
+/// Median and half width of `[N]` values, in any order; leaves them in another.
+fn size(values: &mut [f32]) -> (f64, f64) {
+    let Some(last) = values.len().checked_sub(1) else { return (0.0, 0.0) };
+    let mut at = |share: f64| {
+        let place = (share * last as f64).round() as usize;
+        f64::from(*values.select_nth_unstable_by(place, f32::total_cmp).1)
+    };
+    let (low, middle, high) = (at(TAIL), at(0.5), at(1.0 - TAIL));
+    if low < high {
+        return (middle, 0.5 * (high - low));
+    }
+    let rows = values.len() as f64;
+    let mean = values.iter().map(|&a| f64::from(a)).sum::<f64>() / rows;
+    let variance = values.iter().map(|&a| (f64::from(a) - mean).powi(2)).sum::<f64>() / rows;
+    (middle, 2.0 * variance.sqrt())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,14 +92,25 @@ mod tests {
         let actions: Vec<f32> = (0..100).flat_map(row).collect();
         let unit = ActionUnit::of(&actions, 4).expect("three are odd");
         assert_eq!((unit.middle[0], unit.half[0]), (0.0, 1.0));
-        // The standard deviation of -2, -1, 0, 1, 2 is the root of 2.
-        let half = 2.0 * 2.0_f32.sqrt();
+        let half = 2.0;
         assert!((unit.middle[1] - 5000.0).abs() < 1e-2 && (unit.half[1] / 1000.0 - half).abs() < 1e-5);
         assert!(unit.middle[2].abs() < 1e-9 && (unit.half[2] / 1e-4 - half).abs() < 1e-5);
         assert_eq!((unit.middle[3], unit.half[3]), (300.0, 1.0));
         let mut there = actions.clone();
         unit.enter(&mut there);
         assert!(there.iter().all(|u| u.abs() <= 2.0));
+        let mut with_outliers = actions.clone();
+        (0..4).for_each(|k| with_outliers[100 * k] = 1e6);
+        assert_eq!(
+            ActionUnit::of(&with_outliers, 4),
+            Some(unit.clone()),
+            "a few values far out change nothing"
+        );
+        // Nothing but a few values that differ.
+        let rare: Vec<f32> = (0..100).map(|k| if k < 4 { 1e6 } else { 0.0 }).collect();
+        let rare = ActionUnit::of(&rare, 1).expect("it is odd");
+        // A share p of ones has a deviation of the root of p (1 - p).
+        assert!(rare.middle[0] == 0.0 && (rare.half[0] / 2e6 - 0.196).abs() < 1e-3, "{rare:?}");
         unit.leave(&mut there);
         assert!(there.iter().zip(&actions).all(|(a, b)| (a - b).abs() <= 1e-6 * b.abs().max(1.0)));
         let ordinary: Vec<f32> = (0..100).map(|k| row(k)[0]).collect();

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 /// Episodes of one policy that are tried in one place of the log, before another is.
 pub(super) const TRIES_EACH: usize = 10;
 /// Episodes of a policy after which it is looked at how many of them a part of the log could use.
-pub(super) const TRIES_LEAST: usize = 50;
+pub(super) const TRIES_LEAST: usize = 200;
 /// A policy of which fewer than one episode in so many serves a part is not tried for it any more.
 const TRIES_PER_EPISODE: usize = 100;
 
