@@ -306,6 +306,7 @@ impl RawConfig {
             };
         }
         config.choose_acting &= self.acting.is_none();
+        let default_caution = config.caution;
         take!(self => config; steps dual_share balance caution batch_size seed threads precision gamma alpha epsilon divergence learning_rate
             policy_learning_rate multiplier_learning_rate lambda_max successors bound_loss start_at_mean
             normalize_observations reward_scale extraction policy_average_rate acting finalists choose_acting holdout checkpoint_every keep_checkpoints log_every);
@@ -327,6 +328,9 @@ impl RawConfig {
             }
             Ok(())
         };
+        if !config.has_critic() {
+            unused("caution", Extraction::CriticGuided, config.caution != default_caution)?;
+        }
         let mut weight = config.state_weight;
         if let Some(given) = self.state_weight {
             take!(given => weight; floor clip);

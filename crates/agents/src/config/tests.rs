@@ -230,6 +230,9 @@ fn settings_of_an_extraction_that_was_not_chosen_are_refused() {
         ("guided_selection", "[selection]\ncandidates = 4\nthreshold = 0.5\n", true),
         ("critic_guided", "[selection]\ncandidates = 4\n", false),
         ("weighted_bc", guided, false),
+        ("weighted_bc", "caution = 2.0\n", false),
+        ("critic_guided", "caution = 2.0\n", true),
+        ("guided_selection", "caution = 2.0\n", true),
         // What a run wrote is read back, with the defaults of every extraction in it.
         ("weighted_bc", "[state_weight]\nclip = 10.0\n", true),
     ] {
