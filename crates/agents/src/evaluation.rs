@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::balance::Balance;
 use crate::config::{LogFacts, TrainConfig};
 use crate::estimate::{CostEstimate, EstimateLimit, Estimates};
-use crate::policy::{ActError, Acting, Head, NormalizerError, Policy};
+use crate::policy::{ActError, Acting, Head, NormalizerError, Policy, map_to_range};
 use crate::problem::{ConstrainedCost, Problem};
 
 /// Whole episodes are left out, evenly, until the others have at most this many steps.
@@ -475,15 +475,6 @@ impl<'a> EvaluatedLog<'a> {
                 Ok(probabilities)
             }
             Logged::Ids { .. } => policy.probabilities(raw, pool),
-        }
-    }
-}
-
-/// Maps the logged range of every dimension to `[-1, 1]`.
-fn map_to_range(actions: &mut [f32], middle: &[f32], half: &[f32]) {
-    for action in actions.chunks_exact_mut(middle.len().max(1)) {
-        for ((u, middle), half) in action.iter_mut().zip(middle).zip(half) {
-            *u = (*u - middle) / half;
         }
     }
 }

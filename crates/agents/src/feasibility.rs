@@ -5,10 +5,10 @@
 //! taken, and the bound holds of those (`CostConstraint::out_of_reach`). This finds signs turned round and limits in
 //! another unit; most limits that cannot be kept show only in training.
 
-use coptidice_core::{CostLimit, LimitUnit};
+use coptidice_core::LimitUnit;
 use coptidice_data::Transitions;
 
-use crate::config::{LogFacts, TrainConfig, unit_of};
+use crate::config::{LogFacts, TrainConfig};
 
 /// A limit below what every logged step costs.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -50,13 +50,10 @@ pub fn infeasible_limit(config: &TrainConfig, data: &Transitions) -> Option<Infe
         let costs = (0..data.len()).map(|row| data.costs(row)[column]);
         let least = f64::from(costs.fold(f32::INFINITY, f32::min));
         let constraint = limit.limit.constraint(config.reading(&facts)).ok()?;
-        let value = match limit.limit {
-            CostLimit::PerStep { limit } | CostLimit::PerEpisode { limit, .. } => limit,
-        };
         constraint.out_of_reach(least, loses_mass).then(|| InfeasibleLimit {
             cost: limit.cost.clone(),
-            limit: value,
-            unit: unit_of(limit.limit),
+            limit: limit.limit.value(),
+            unit: limit.limit.unit(),
             least,
         })
     })

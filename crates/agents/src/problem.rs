@@ -92,6 +92,23 @@ pub struct ConstrainedCost {
 }
 
 impl ConstrainedCost {
+    /// The cost of a logged row as it is constrained, less its credit; scaled.
+    pub(crate) fn constrained(&self, data: &Transitions, row: usize) -> f64 {
+        let credit = self.constraint.credit(data.ends_episode(row));
+        (f64::from(data.costs(row)[self.column]) - credit) * self.scale
+    }
+
+    /// The same as it is priced: as logged. A credit belongs to the constraint, at the dual's price, which is zero where
+    /// the constraint does not bind. At any other price it would pay for steps that cost nothing, or for ending.
+    pub(crate) fn priced(&self, data: &Transitions, row: usize) -> f64 {
+        f64::from(data.costs(row)[self.column]) * self.logged_scale
+    }
+
+    /// Sum of the cost over the log, in the log's units.
+    pub(crate) fn total(&self, data: &Transitions) -> f64 {
+        (0..data.len()).map(|row| f64::from(data.costs(row)[self.column])).sum()
+    }
+
     /// Right-hand side of the constraint, scaled cost per step.
     #[must_use]
     pub fn scaled_limit(&self) -> f64 {
@@ -348,11 +365,10 @@ fn constrained_costs(
 
 /// Mean of a scaled cost, less its credit.
 fn mean_cost(cost: &ConstrainedCost, data: &Transitions) -> f64 {
-    let total: f64 = (0..data.len()).map(|row| f64::from(data.costs(row)[cost.column])).sum();
     let constraint = &cost.constraint;
     let credit = constraint.step_credit.unwrap_or(0.0) * data.len() as f64
         + constraint.last_step_credit * data.episodes().len() as f64;
-    (total - credit) * cost.scale / data.len() as f64
+    (cost.total(data) - credit) * cost.scale / data.len() as f64
 }
 
 /// See [`Problem::mean_loss`].

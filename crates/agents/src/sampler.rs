@@ -198,9 +198,9 @@ impl<'a> Sampler<'a> {
         let next = &mut batch.states[(size + b) * dim..(size + b + 1) * dim];
         let goes_on = next_state(self.problem, row, restart, next);
         batch.discounts[b] = if goes_on { batch.gamma as f32 } else { 0.0 };
-        batch.rewards[b] = scaled(self.problem, row, 0, true) as f32;
-        for k in 0..costs {
-            batch.costs[b * costs + k] = scaled(self.problem, row, 1 + k, true) as f32;
+        batch.rewards[b] = scaled_reward(self.problem, row) as f32;
+        for (k, cost) in self.problem.costs.iter().enumerate() {
+            batch.costs[b * costs + k] = cost.constrained(data, row) as f32;
         }
         if batch.discrete {
             batch.action_ids[b] = data.discrete_action(row);
@@ -227,9 +227,12 @@ impl<'a> Sampler<'a> {
             last += 1;
         }
         for j in 0..values {
-            let total = (row..=last)
-                .rev()
-                .fold(0.0, |later, row| scaled(self.problem, row, j, false) + config.critic.discount * later);
+            let of_row = |row| match j.checked_sub(1) {
+                None => scaled_reward(self.problem, row),
+                Some(k) => self.problem.costs[k].priced(data, row),
+            };
+            let total =
+                (row..=last).rev().fold(0.0, |later, row| of_row(row) + config.critic.discount * later);
             ahead.values[b * values + j] = total as f32;
         }
         let goes_on = next_state(self.problem, last, restart, &mut ahead.states[b * dim..(b + 1) * dim]);
@@ -254,20 +257,8 @@ fn next_state(problem: &Problem<'_>, row: usize, restart: usize, state: &mut [f3
     !ends
 }
 
-/// The reward of `row` (`j = 0`) or its cost `j - 1`, as it is logged or, `credited`, as it is constrained; scaled.
-///
-/// A credit belongs to the constraint, at the dual's price, which is zero where the constraint does not bind. At any
-/// other price it would pay for steps that cost nothing, or for ending.
-fn scaled(problem: &Problem<'_>, row: usize, j: usize, credited: bool) -> f64 {
-    let data = problem.data;
-    let Some(k) = j.checked_sub(1) else { return f64::from(data.reward(row)) * problem.reward_scale };
-    let cost = &problem.costs[k];
-    let logged = f64::from(data.costs(row)[cost.column]);
-    if credited {
-        (logged - cost.constraint.credit(data.ends_episode(row))) * cost.scale
-    } else {
-        logged * cost.logged_scale
-    }
+fn scaled_reward(problem: &Problem<'_>, row: usize) -> f64 {
+    f64::from(problem.data.reward(row)) * problem.reward_scale
 }
 
 #[cfg(test)]

@@ -202,7 +202,7 @@ fn compose(run: &RunDirectory) -> Result<(Report, Option<String>), Failure> {
     let steps = history.last_step().unwrap_or(0);
     let summary = picture.summary(&manifest.log, &manifest.limits);
     let mean_steps = summary.lengths.iter().sum::<f64>() / summary.lengths.len().max(1) as f64;
-    let estimated = PolicyPicture::of(run)?;
+    let (estimated, dual) = (PolicyPicture::of(run)?, DualEstimates::of(run)?);
     let mut report = Report::new("Training report", format!("{algorithm} on {}", file_name(&manifest.log)))
         .subtitle(format!("{steps} steps, seed {}; {}", manifest.seed, process(&manifest)))
         .verdict(verdict(
@@ -211,11 +211,11 @@ fn compose(run: &RunDirectory) -> Result<(Report, Option<String>), Failure> {
             &manifest,
             mean_steps,
             &history,
-            DualEstimates::of(run)?.as_ref(),
+            dual.as_ref(),
             estimated.as_ref(),
             evaluation.as_ref(),
         ));
-    for (label, value, note) in key_figures(&history, DualEstimates::of(run)?.as_ref()) {
+    for (label, value, note) in key_figures(&history, dual.as_ref()) {
         report = report.key_figure(label, value, note);
     }
     let comparison: Option<Comparison> =

@@ -1,7 +1,7 @@
 //! Short words on a terminal about what a command found.
 
 use coptidice_agents::TrainConfig;
-use coptidice_core::{CostLimit, LimitUnit, ProcessReading};
+use coptidice_core::{LimitUnit, ProcessReading};
 use coptidice_report::number::counted;
 use coptidice_sim::Evaluation;
 
@@ -89,16 +89,14 @@ pub(crate) fn print_evaluation(evaluation: &Evaluation) -> Done {
     line(&format!("return {:.2}{}", evaluation.return_mean, plus_minus(evaluation.return_stderr)))?;
     for cost in &evaluation.costs {
         line(&format!(
-            "{}: {:.4}{} per step, {:.2}{} per episode; limit {}; {:.0}% of episodes over it; {}",
+            "{}: {:.4}{} per step, {:.2}{} per episode; limit {} per {}; {:.0}% of episodes over it; {}",
             cost.name,
             cost.per_step,
             plus_minus(cost.per_step_stderr),
             cost.per_episode,
             plus_minus(cost.per_episode_stderr),
-            match cost.limit {
-                CostLimit::PerStep { limit } => format!("{limit} per step"),
-                CostLimit::PerEpisode { limit, .. } => format!("{limit} per episode"),
-            },
+            cost.limit.value(),
+            cost.limit.unit(),
             100.0 * cost.share_over_limit,
             if cost.within_limit { "mean within the limit" } else { "mean OVER the limit" }
         ))?;

@@ -8,7 +8,7 @@ use coptidice_agents::config::LimitConfig;
 use coptidice_agents::{
     CheckpointError, LogFacts, Observer, RawConfig, TrainConfig, TrainIo, TrainOutcome, infeasible_limit,
 };
-use coptidice_core::{CostLimit, LimitUnit};
+use coptidice_core::CostLimit;
 use coptidice_data::{Problem, Transitions, check_limits};
 use coptidice_report::metrics::{MetricsError, MetricsLog};
 
@@ -162,10 +162,7 @@ fn entries(config: &TrainConfig, facts: &LogFacts) -> Vec<LimitEntry> {
 
 fn entry(limit: &LimitConfig, config: &TrainConfig, facts: &LogFacts) -> LimitEntry {
     let (per_step, per_episode) = limit.limit.both_readings(facts.horizon.mean_steps());
-    let given_per = match limit.limit {
-        CostLimit::PerStep { .. } => LimitUnit::Step,
-        CostLimit::PerEpisode { .. } => LimitUnit::Episode,
-    };
+    let given_per = limit.limit.unit();
     let constraint = limit.limit.constraint(config.reading(facts));
     let on_totals = constraint.is_ok_and(|constraint| constraint.last_step_credit != 0.0);
     LimitEntry { cost: limit.cost.clone(), given_per, per_step, per_episode, on_totals }

@@ -208,21 +208,34 @@ impl CostLimit {
                 CostConstraint { limit, ..constraint }
             })
         };
-        match (self, reading) {
-            (CostLimit::PerStep { limit }, _) => of_steps(limit),
-            (CostLimit::PerEpisode { limit, horizon: EpisodeHorizon::Fixed(steps) }, _) => {
-                of_steps(limit / steps)
-            }
-            (CostLimit::PerEpisode { limit, horizon: EpisodeHorizon::Varying { .. } }, reading) => {
-                match reading {
-                    ProcessReading::RestartChain => {
-                        Ok(CostConstraint { last_step_credit: limit, ..CostConstraint::default() })
-                    }
-                    ProcessReading::Continuing { gamma } | ProcessReading::Terminating { gamma } => {
-                        Err(LimitError::VaryingLengths { gamma })
-                    }
+        match self {
+            CostLimit::PerStep { limit } => of_steps(limit),
+            CostLimit::PerEpisode { limit, horizon: EpisodeHorizon::Fixed(steps) } => of_steps(limit / steps),
+            CostLimit::PerEpisode { limit, horizon: EpisodeHorizon::Varying { .. } } => match reading {
+                ProcessReading::RestartChain => {
+                    Ok(CostConstraint { last_step_credit: limit, ..CostConstraint::default() })
                 }
-            }
+                ProcessReading::Continuing { gamma } | ProcessReading::Terminating { gamma } => {
+                    Err(LimitError::VaryingLengths { gamma })
+                }
+            },
+        }
+    }
+
+    /// The limit, cost units per [`CostLimit::unit`].
+    #[must_use]
+    pub fn value(&self) -> f64 {
+        match *self {
+            CostLimit::PerStep { limit } | CostLimit::PerEpisode { limit, .. } => limit,
+        }
+    }
+
+    /// The unit that it was given in.
+    #[must_use]
+    pub fn unit(&self) -> LimitUnit {
+        match self {
+            CostLimit::PerStep { .. } => LimitUnit::Step,
+            CostLimit::PerEpisode { .. } => LimitUnit::Episode,
         }
     }
 

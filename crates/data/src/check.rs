@@ -3,7 +3,7 @@
 use crate::error::DataError;
 use crate::next::{NextObservations, same_bits};
 use crate::problem::{Problem, ProblemCode, Tally};
-use crate::read::{Log, ReadOptions, read};
+use crate::read::{EXACT_INTEGERS, Log, ReadOptions, read};
 use crate::transitions::{Actions, Transitions, is_blank};
 
 /// What counts as a fault.
@@ -155,9 +155,6 @@ impl Scan {
 /// A value this many times the usual magnitude of its column is remarkable.
 const OUTLIER_FACTOR: f64 = 1000.0;
 
-/// Whole numbers up to this are exact in single precision.
-const EXACT_INTEGERS: f32 = 16_777_216.0;
-
 /// Whole numbers of which each stands in so many rows, on average, may be ids.
 const ROWS_PER_ID: usize = 10;
 
@@ -265,7 +262,7 @@ impl Checker<'_> {
     fn state_ids(&mut self) {
         let log = self.log;
         let discrete = matches!(log.actions, Actions::Discrete { .. });
-        let whole = |x: &f32| *x >= 0.0 && x.fract() == 0.0 && *x <= EXACT_INTEGERS;
+        let whole = |x: &f32| *x >= 0.0 && x.fract() == 0.0 && *x <= EXACT_INTEGERS as f32;
         if log.observation_dim != 1 || !discrete || !log.observations.iter().all(whole) {
             return;
         }

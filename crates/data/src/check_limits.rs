@@ -1,6 +1,6 @@
 //! What cost limits have to do with a log, before anything is trained on it.
 
-use coptidice_core::{CostLimit, EpisodeHorizon};
+use coptidice_core::{CostLimit, EpisodeHorizon, LimitUnit};
 
 use crate::problem::{Problem, ProblemCode};
 use crate::transitions::Transitions;
@@ -11,10 +11,7 @@ pub fn check_limits(log: &Transitions, limits: &[Option<CostLimit>]) -> Vec<Prob
     let mut problems = Vec::new();
     for (k, name) in log.cost_names().iter().enumerate() {
         let Some(limit) = limits.get(k).copied().flatten() else { continue };
-        let (value, per_step) = match limit {
-            CostLimit::PerStep { limit } => (limit, true),
-            CostLimit::PerEpisode { limit, .. } => (limit, false),
-        };
+        let (value, unit) = (limit.value(), limit.unit());
         // Below zero a limit is on a difference; whether it can be kept at all is the trainer's to say.
         let pays_back = || (0..log.len()).any(|row| log.costs(row)[k] < 0.0);
         if value <= 0.0 && !pays_back() {
@@ -24,15 +21,13 @@ pub fn check_limits(log: &Transitions, limits: &[Option<CostLimit>]) -> Vec<Prob
             problems.push(Problem::new(ProblemCode::ZeroLimit, message).column(name));
         }
         let totals = log.episode_totals(|row| log.costs(row)[k]);
-        let readings = totals
-            .iter()
-            .zip(log.episodes())
-            .map(|(total, episode)| if per_step { total / episode.len as f64 } else { *total });
+        let readings = totals.iter().zip(log.episodes()).map(|(total, episode)| {
+            if unit == LimitUnit::Step { total / episode.len as f64 } else { *total }
+        });
         let lowest = readings.fold(f64::INFINITY, f64::min);
         if lowest > value {
-            let unit = if per_step { "per step" } else { "per episode" };
             let message = format!(
-                "every episode is above the limit {value} {unit}; the best has {lowest:.6}. The policy must do what \
+                "every episode is above the limit {value} per {unit}; the best has {lowest:.6}. The policy must do what \
                  no whole episode shows; expect it to be found infeasible or uncertain"
             );
             problems.push(Problem::new(ProblemCode::AllAboveLimit, message).column(name));
@@ -51,10 +46,9 @@ pub fn check_limits(log: &Transitions, limits: &[Option<CostLimit>]) -> Vec<Prob
         };
         // Costs are held in single precision. One that is always zero has a warning of its own.
         if largest > 0.0 && largest * steps <= value * (1.0 + f64::from(f32::EPSILON)) {
-            let unit = if per_step { "per step" } else { "per episode" };
             let message = format!(
-                "no logged step costs more than {largest:.6}{length}: a limit of {value} {unit} is one that nothing logged could exceed; see \
-                 whether its unit is right"
+                "no logged step costs more than {largest:.6}{length}: a limit of {value} per {unit} is one that nothing \
+                 logged could exceed; see whether its unit is right"
             );
             problems.push(Problem::new(ProblemCode::IdleLimit, message).column(name));
         }

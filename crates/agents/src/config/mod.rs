@@ -11,7 +11,7 @@ mod size;
 #[cfg(test)]
 mod tests;
 
-use coptidice_core::{CostLimit, Divergence, EpisodeHorizon, LimitError, LimitUnit, ProcessReading};
+use coptidice_core::{CostLimit, Divergence, EpisodeHorizon, LimitError, ProcessReading};
 use coptidice_data::{EpisodeEnd, Transitions};
 use coptidice_nn::{BlockSpec, Precision};
 use coptidice_ope::fqe;
@@ -482,12 +482,4 @@ pub enum ConfigError {
     /// The limit cannot become a constraint.
     #[error(transparent)]
     Limit(#[from] LimitError),
-}
-
-/// The unit of a limit, for writing it back.
-pub(crate) fn unit_of(limit: CostLimit) -> LimitUnit {
-    match limit {
-        CostLimit::PerStep { .. } => LimitUnit::Step,
-        CostLimit::PerEpisode { .. } => LimitUnit::Episode,
-    }
 }

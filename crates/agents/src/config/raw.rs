@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use super::size::check_size;
 use super::{
     ConfigError, Extraction, LimitConfig, LogFacts, Preset, RewardScale, Selection, Successors, TrainConfig,
-    unit_of,
 };
 use crate::coptidice::losses::BoundLoss;
 use crate::policy::{Acting, MAX_CANDIDATES};
@@ -252,16 +251,17 @@ pub enum LoggedWord {
 
 impl From<LimitConfig> for RawLimit {
     fn from(config: LimitConfig) -> Self {
-        let (limit, horizon) = match config.limit {
-            CostLimit::PerStep { limit } => (limit, None),
-            CostLimit::PerEpisode { limit, horizon: EpisodeHorizon::Fixed(steps) } => {
-                (limit, Some(RawHorizon::Steps(steps)))
+        let horizon = match config.limit {
+            CostLimit::PerStep { .. } => None,
+            CostLimit::PerEpisode { horizon: EpisodeHorizon::Fixed(steps), .. } => {
+                Some(RawHorizon::Steps(steps))
             }
-            CostLimit::PerEpisode { limit, horizon: EpisodeHorizon::Varying { logged_mean } } => {
-                (limit, Some(RawHorizon::Varying { logged_mean }))
+            CostLimit::PerEpisode { horizon: EpisodeHorizon::Varying { logged_mean }, .. } => {
+                Some(RawHorizon::Varying { logged_mean })
             }
         };
-        RawLimit { cost: Some(config.cost), limit, unit: Some(unit_of(config.limit)), horizon }
+        let (limit, unit) = (config.limit.value(), Some(config.limit.unit()));
+        RawLimit { cost: Some(config.cost), limit, unit, horizon }
     }
 }
 

@@ -43,7 +43,6 @@
 //! `[B, N, 1 + K]` with `N` the number of actions (1 for continuous ones): reward, then costs, in scaled units.
 
 use coptidice_core::rng::{Rng, stream};
-use coptidice_data::Transitions;
 use coptidice_nn::{Network, NetworkSpec, NnError, Pool, exponential_average};
 use rand::RngExt as _;
 use rand_distr::{Distribution as _, StandardNormal};
@@ -631,16 +630,12 @@ fn starting_values(problem: &Problem<'_>) -> Vec<f64> {
     let config = problem.config;
     let goes_on = if config.gamma == 1.0 { 1.0 } else { (1.0 - problem.mean_loss) / config.gamma };
     let loss = 1.0 - config.critic.discount * goes_on;
+    let data = problem.data;
+    let mean_priced = |cost: &ConstrainedCost| cost.total(data) * cost.logged_scale / data.len() as f64;
     std::iter::once(problem.mean_reward)
-        .chain(problem.costs.iter().map(|cost| mean_logged(cost, problem.data)))
+        .chain(problem.costs.iter().map(mean_priced))
         .map(|mean| mean / loss)
         .collect()
-}
-
-/// Mean of a cost as logged, scaled.
-fn mean_logged(cost: &ConstrainedCost, data: &Transitions) -> f64 {
-    let total: f64 = (0..data.len()).map(|row| f64::from(data.costs(row)[cost.column])).sum();
-    total * cost.logged_scale / data.len() as f64
 }
 
 /// `Q_r - p'Q_c` from one state's values.

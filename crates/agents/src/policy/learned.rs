@@ -300,16 +300,21 @@ impl Policy {
 
     /// Clips an action of the head to the bounds; does nothing to an index.
     pub(super) fn clip(&self, action: &mut [f32]) {
-        let bounds = self.parts.action_low.iter().zip(&self.parts.action_high);
         let Some(ActionUnit { middle, half }) = &self.parts.action_unit else {
-            for (action, (&low, &high)) in action.iter_mut().zip(bounds) {
-                *action = action.clamp(low, high);
-            }
-            return;
+            return self.clip_outside(action);
         };
+        let bounds = self.parts.action_low.iter().zip(&self.parts.action_high);
         let units = middle.iter().zip(half);
         for ((action, (&low, &high)), (&middle, &half)) in action.iter_mut().zip(bounds).zip(units) {
             *action = action.clamp((low - middle) / half, (high - middle) / half);
+        }
+    }
+
+    /// Clips an action, in its own units, to the bounds.
+    fn clip_outside(&self, action: &mut [f32]) {
+        let bounds = self.parts.action_low.iter().zip(&self.parts.action_high);
+        for (action, (&low, &high)) in action.iter_mut().zip(bounds) {
+            *action = action.clamp(low, high);
         }
     }
 
@@ -318,12 +323,7 @@ impl Policy {
         let Some(unit) = &self.parts.action_unit else { return };
         unit.leave(actions);
         // What comes back from the range's ends may be beyond them by a rounding.
-        for action in actions.chunks_exact_mut(unit.middle.len()) {
-            let bounds = self.parts.action_low.iter().zip(&self.parts.action_high);
-            for (action, (&low, &high)) in action.iter_mut().zip(bounds) {
-                *action = action.clamp(low, high);
-            }
-        }
+        actions.chunks_exact_mut(unit.middle.len()).for_each(|action| self.clip_outside(action));
     }
 
     /// Checks one observation's length and values; `row` is named in the error.

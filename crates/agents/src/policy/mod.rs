@@ -44,3 +44,4 @@ pub use normalizer::{Normalizer, NormalizerError};
 pub(crate) use selector::likely;
 pub use selector::{Candidates, MAX_CANDIDATES, Selector};
 pub use unit::ActionUnit;
+pub(crate) use unit::map_to_range;

@@ -44,11 +44,7 @@ impl ActionUnit {
 
     /// From actions, `[_, A]`, to what the head counts.
     pub(crate) fn enter(&self, actions: &mut [f32]) {
-        for row in actions.chunks_exact_mut(self.middle.len()) {
-            for ((a, &middle), &half) in row.iter_mut().zip(&self.middle).zip(&self.half) {
-                *a = (*a - middle) / half;
-            }
-        }
+        map_to_range(actions, &self.middle, &self.half);
     }
 
     /// And back.
@@ -57,6 +53,15 @@ impl ActionUnit {
             for ((u, &middle), &half) in row.iter_mut().zip(&self.middle).zip(&self.half) {
                 *u = middle + half * *u;
             }
+        }
+    }
+}
+
+/// Maps `middle - half` to `middle + half` of every dimension to `[-1, 1]`; `[_, A]`.
+pub(crate) fn map_to_range(actions: &mut [f32], middle: &[f32], half: &[f32]) {
+    for action in actions.chunks_exact_mut(middle.len().max(1)) {
+        for ((u, middle), half) in action.iter_mut().zip(middle).zip(half) {
+            *u = (*u - middle) / half;
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use super::loses_digits;
 use crate::column::Column;
 use crate::error::DataError;
 use crate::table::{Cell, LabelColumn, Labels};
@@ -128,9 +129,6 @@ pub(crate) fn reserve<T>(path: &Path, column: &str, len: usize) -> Result<Vec<T>
     Ok(values)
 }
 
-/// Whole numbers beyond this are not all exact in f32.
-const EXACT_INTEGERS: i64 = 1 << 24;
-
 /// A column of f32, and whether whole numbers lost digits on the way.
 pub(crate) struct Floats {
     pub(crate) values: Vec<f32>,
@@ -149,7 +147,7 @@ pub(crate) fn read_f32(source: &dyn ArraySource, name: &str) -> Result<Floats, D
             Block::F64(block) => values.extend(block.iter().map(|&value| value as f32)),
             Block::Int(block) => {
                 for &value in block {
-                    if value.abs() > EXACT_INTEGERS && (value as f32) as i64 != value {
+                    if loses_digits(value) {
                         inexact_row.get_or_insert(values.len() / width);
                     }
                     values.push(value as f32);

@@ -27,6 +27,14 @@ pub(crate) use npy::NOTES_FILE;
 #[cfg(test)]
 pub(crate) use npy::NpyHeader;
 
+/// Whole numbers beyond this are not all exact in f32.
+pub(crate) const EXACT_INTEGERS: i64 = 1 << 24;
+
+/// Whether a whole number is another one in f32.
+fn loses_digits(value: i64) -> bool {
+    value.abs() > EXACT_INTEGERS && (value as f32) as i64 != value
+}
+
 /// What an action is, where the user says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

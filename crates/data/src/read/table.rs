@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::actions::ActionColumns;
 use super::assemble::Parts;
-use super::{ActionKind, ReadOptions};
+use super::{ActionKind, ReadOptions, loses_digits};
 use crate::column::Column;
 use crate::columns::{Roles, cost_name};
 use crate::error::DataError;
@@ -118,8 +118,7 @@ impl Columns {
             let mut float = |position: usize| -> Result<f32, DataError> {
                 let cell = cells.cell(position);
                 if let Cell::Int(value) = cell
-                    && value.abs() > 1 << 24
-                    && (value as f32) as i64 != value
+                    && loses_digits(value)
                 {
                     inexact.get_or_insert((row, wanted[position]));
                 }
@@ -249,21 +248,21 @@ impl Columns {
                 self.same(arrangement.source(position), arrangement.source(position - 1))
             });
         arrangement.report_repeated(step_name, &identical, &conflicting);
-        let mut repeated = vec![false; rows];
-        for position in identical {
-            repeated[position] = true;
-        }
         let mut faulty_positions = conflicting;
         let has_next = self.next.is_some();
         for &position in &arrangement.gaps {
             // Without a recorded next state the row before the gap would lead across it.
             faulty_positions.push(if has_next { position } else { position - 1 });
         }
-        if arrangement.order.is_none() && !repeated.contains(&true) {
-            // All rows stay where they are: no list of places of as many rows is made.
+        if arrangement.order.is_none() && identical.is_empty() {
+            // All rows stay where they are: no list of as many is made.
             faulty_positions.sort_unstable();
             let starts = std::mem::take(&mut arrangement.starts);
             return Arranged { starts, faulty: faulty_positions, source_rows: None };
+        }
+        let mut repeated = vec![false; rows];
+        for position in identical {
+            repeated[position] = true;
         }
         // New position of each arranged position.
         let mut kept = Vec::with_capacity(rows);

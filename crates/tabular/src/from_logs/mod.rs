@@ -579,7 +579,7 @@ fn keeps(found: &Reading, behaviour: &Reading, converted: &[bool]) -> bool {
         });
         // The very figure that is reported.
         let Some(value) = cost.in_limit_unit() else { return false };
-        let (CostLimit::PerStep { limit } | CostLimit::PerEpisode { limit, .. }) = cost.limit;
+        let limit = cost.limit.value();
         let size = logged.in_limit_unit().unwrap_or(0.0);
         bounded && value - limit <= tolerance * value.abs().max(limit.abs()).max(size.abs())
     })

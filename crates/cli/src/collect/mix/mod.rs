@@ -18,7 +18,7 @@ use coptidice_data::{LogWriter, WriteOptions};
 use coptidice_sim::{CollectedLog, EnvOptions, Environment, EpisodeRecord, Episodes, PerRow, run_episodes};
 use serde::Serialize;
 
-use super::pool::Pool;
+use super::pool::{Member, Pool};
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::simulate::check_fit;
@@ -140,17 +140,12 @@ pub(crate) fn mix(
     let mut writer = LogWriter::create(out, options).map_err(|error| Failure::input(&error))?;
     let mut progress = Progress::new(request.episodes as u64, "episodes");
     let mut tally = Tally::new(pool.costs.len());
-    // Of each member the episodes it has, `[unsafe, safe]`.
-    let mut counts = vec![[0_usize; 2]; pool.members.len()];
-    let mut tried = 0;
     for start in (0..request.episodes).step_by(TOGETHER) {
         let end = request.episodes.min(start + TOGETHER);
-        let found = fill(&plan, &mut actors, request, start..end, &mut trials, &mut tried)?;
+        let found = fill(&plan, &mut actors, request, start..end, &mut trials)?;
         let mut log = CollectedLog::new(env.spec())?;
-        for (place, (member, record)) in (start..end).zip(&found) {
-            let safe = plan.places[place].0;
-            counts[*member][usize::from(safe)] += 1;
-            tally.add(safe, record);
+        for (place, record) in (start..end).zip(&found) {
+            tally.add(plan.places[place].0, record);
             log.push(record)?;
         }
         writer.append(&log.finish()?).map_err(|error| Failure::work(&error))?;
@@ -159,14 +154,14 @@ pub(crate) fn mix(
     let written = writer.finish().map_err(|error| Failure::work(&error))?;
     progress.finish();
     let bytes = std::fs::metadata(out).map_err(|error| Failure::writing(out, &error))?.len();
-    let share = |(member, &[unsafe_, safe]): (usize, &[usize; 2])| Share {
-        policy: pool.members[member].policy.clone(),
-        keeps_limit: pool.members[member].keeps(request.limit),
-        safe,
-        unsafe_,
+    let share = |(number, member): (usize, &Member)| Share {
+        policy: member.policy.clone(),
+        keeps_limit: member.keeps(request.limit),
+        safe: trials.served(number, true),
+        unsafe_: trials.served(number, false),
     };
-    let acted = counts.iter().enumerate().filter(|(_, counts)| counts.iter().any(|&count| count > 0));
-    let policies: Vec<Share> = acted.map(share).collect();
+    let shares = pool.members.iter().enumerate().map(share);
+    let policies: Vec<Share> = shares.filter(|share| share.safe + share.unsafe_ > 0).collect();
     let policies_of = |part: fn(&Share) -> usize| policies.iter().filter(|share| part(share) > 0).count();
     Ok(Mixture {
         environment: pool.environment.clone(),
@@ -177,7 +172,7 @@ pub(crate) fn mix(
         costs: pool.costs.clone(),
         safe: tally.part(true, policies_of(|share| share.safe)),
         unsafe_: tally.part(false, policies_of(|share| share.unsafe_)),
-        tried,
+        tried: trials.tried(),
         transitions: written.transitions,
         bytes,
         seconds: start.elapsed().as_secs_f64(),
@@ -185,18 +180,16 @@ pub(crate) fn mix(
     })
 }
 
-/// Runs episodes until every one of `places` has one on its side of the limit, and gives these with their members, in
-/// order. `tried` numbers the episodes.
+/// Runs episodes until every one of `places` has one on its side of the limit, and gives these in order.
 fn fill(
     plan: &Plan,
     actors: &mut Actors<'_>,
     request: &Request,
     places: Range<usize>,
     trials: &mut Trials,
-    tried: &mut usize,
-) -> Result<Vec<(usize, EpisodeRecord)>, Failure> {
+) -> Result<Vec<EpisodeRecord>, Failure> {
     let (pool, env) = (actors.pool, actors.env);
-    let mut found: Vec<Option<(usize, EpisodeRecord)>> = places.clone().map(|_| None).collect();
+    let mut found: Vec<Option<EpisodeRecord>> = places.clone().map(|_| None).collect();
     let mut open: Vec<usize> = places.clone().collect();
     for k in 0.. {
         let members = open.iter().map(|&place| {
@@ -205,7 +198,7 @@ fn fill(
         });
         let members = members.collect::<Result<Vec<usize>, Failure>>()?;
         let actors = actors.of(&members)?;
-        let first = *tried as u64;
+        let first = trials.tried() as u64;
         let failed = OnceLock::new();
         let player = || Player { actors, members: &members, first, actor: None, failed: &failed };
         let episodes = Episodes { first, ..Episodes::new(open.len(), request.seed) };
@@ -216,13 +209,13 @@ fn fill(
                 "the pool's policies do not fit this environment's observations",
             ));
         }
-        *tried += open.len();
         let mut left = Vec::new();
         for ((place, member), record) in open.into_iter().zip(members).zip(records?) {
             let keeps = (0..pool.costs.len()).all(|cost| record.mean_cost(cost) <= request.limit);
-            trials.note(member, plan.places[place].0, keeps == plan.places[place].0);
-            if keeps == plan.places[place].0 {
-                found[place - places.start] = Some((member, record));
+            let safe = plan.places[place].0;
+            trials.note(member, safe, keeps == safe);
+            if keeps == safe {
+                found[place - places.start] = Some(record);
             } else {
                 left.push(place);
             }

@@ -20,9 +20,9 @@ const TRIES_PER_EPISODE: usize = 100;
 pub(super) struct Plan {
     /// Of each place: whether its episode keeps the limit, and its number among those of its part.
     pub(super) places: Vec<(bool, usize)>,
-    /// Members of the pool that are tried for either part, in this order: `[does not keep, keeps]`. First come those of
-    /// the part's own side of the limit, `.1` is how many they are; then the others.
-    groups: [(Vec<usize>, usize); 2],
+    /// Members of the pool that are tried for either part, `[does not keep, keeps]`: those of the part's own side of the
+    /// limit, and the others, each in the order in which they are tried.
+    groups: [[Vec<usize>; 2]; 2],
 }
 
 /// What became of the episodes that were tried.
@@ -48,6 +48,16 @@ impl Trials {
     fn is_hopeless(&self, member: usize, safe: bool) -> bool {
         let (tried, hits) = self.counts[member][usize::from(safe)];
         tried >= TRIES_LEAST && hits * TRIES_PER_EPISODE < tried
+    }
+
+    /// Episodes that were tried.
+    pub(super) fn tried(&self) -> usize {
+        self.of_part(false).0 + self.of_part(true).0
+    }
+
+    /// Episodes of `member` that served a part.
+    pub(super) fn served(&self, member: usize, safe: bool) -> usize {
+        self.counts[member][usize::from(safe)].1
     }
 
     /// Episodes that were tried for a part, and those that served.
@@ -77,9 +87,7 @@ impl Plan {
                 members.shuffle(&mut stream(seed, purpose, u64::from(!kept)));
                 members
             };
-            let own = side(true);
-            let count = own.len();
-            ([own, side(false)].concat(), count)
+            [side(true), side(false)]
         };
         Ok(Plan { places, groups: [group(false), group(true)] })
     }
@@ -90,16 +98,11 @@ impl Plan {
     /// are tried where no other is left.
     pub(super) fn member(&self, trials: &Trials, place: usize, k: usize) -> Option<usize> {
         let (safe, number) = self.places[place];
-        let (group, own) = &self.groups[usize::from(safe)];
-        let (own, others) = group.split_at(*own);
-        let left = |side: &[usize]| -> Vec<usize> {
+        let left = |side: &Vec<usize>| -> Vec<usize> {
             side.iter().copied().filter(|&member| !trials.is_hopeless(member, safe)).collect()
         };
-        let mut members = left(own);
-        if members.is_empty() {
-            members = left(others);
-        }
-        (!members.is_empty()).then(|| members[(number + k / TRIES_EACH) % members.len()])
+        let members = self.groups[usize::from(safe)].iter().map(left).find(|members| !members.is_empty())?;
+        Some(members[(number + k / TRIES_EACH) % members.len()])
     }
 }
 

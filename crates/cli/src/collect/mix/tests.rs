@@ -4,7 +4,6 @@ use coptidice_data::{CheckOptions, ReadOptions, Transitions};
 use coptidice_sim::{EpisodeRecord, EpisodeRunner, EpisodeSink as _, make};
 
 use super::*;
-use crate::collect::pool::Member;
 
 const TASK: &str = "rwrl/cartpole-swingup";
 

@@ -131,15 +131,11 @@ fn cost(k: usize, log: &FiniteLog, solution: &LogSolution) -> CostResult {
     let (estimate, behaviour) = (&solution.estimate.costs[k], &solution.behaviour.costs[k]);
     let limit = log.limits[k];
     let (limit_per_step, limit_per_episode) = limit.both_readings(log.mean_steps());
-    let (unit, value) = match limit {
-        CostLimit::PerStep { limit } => (LimitUnit::Step, limit),
-        CostLimit::PerEpisode { limit, .. } => (LimitUnit::Episode, limit),
-    };
     let bound = solution.solution.as_ref().and_then(|s| s.bounds.get(k));
     CostResult {
         name: log.cost_names[k].clone(),
-        limit: value,
-        limit_unit: unit,
+        limit: limit.value(),
+        limit_unit: limit.unit(),
         limit_per_step,
         limit_per_episode,
         lambda: solution.lambda.get(k).copied(),
